@@ -1,0 +1,57 @@
+// The one typed configuration object. Only the composition roots (api/, cli/,
+// preload/, tests) build it from the environment; everybody else is handed it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+
+namespace beeline {
+
+enum class Lane : std::uint8_t { automatic, wire };
+enum class Provider : std::uint8_t { automatic, soft, system };
+
+struct Config {
+  // BEELINE_LANE=auto|wire: wire sends RC traffic between processes of one host
+  // as packets too. (Only the wire exists across processes so far.)
+  Lane lane = Lane::automatic;
+  // BEELINE_PROVIDER=auto|soft|system
+  Provider provider = Provider::automatic;
+  // BEELINE_DEVICE=bee1: the device that collectives use; empty: the first usable one.
+  std::string device;
+  // BEELINE_GID_INDEX: GID index on that device; unset: ranked choice.
+  std::optional<int> gid_index;
+  // BEELINE_LOG=trace|debug|info|warning|error|off
+  std::string log_level = "warning";
+  // BEELINE_INFLIGHT_BYTES: unacknowledged payload allowed per process; 0: from the receive buffer.
+  std::size_t inflight_bytes = 0;
+  // BEELINE_TIMEOUT: seconds that a collective may take before it fails.
+  Duration operation_timeout = 30min;
+  // BEELINE_WARN_AFTER: seconds until a late peer is named in a warning.
+  Duration warn_after = 30s;
+};
+
+// One row of the table that parser, help text and documentation share.
+struct ConfigVariable {
+  std::string_view name;
+  std::string_view values;
+  std::string_view meaning;
+};
+const std::vector<ConfigVariable>& config_variables();
+
+// `get` returns the value of a variable, or nothing. A bad value is an error that
+// names the variable, the value and what is allowed.
+using GetVariable = std::function<std::optional<std::string>(std::string_view)>;
+Result<Config> parse_config(const GetVariable& get);
+
+// Reads the process environment. For composition roots only.
+Result<Config> config_from_environment();
+
+}  // namespace beeline

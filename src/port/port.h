@@ -1,0 +1,100 @@
+// How packets leave and enter: the interface between the card and sockets.
+// Spans of packets from the start: batch in, batch out.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+
+namespace beeline::port {
+
+// An interface with its addresses, as the card's devices are made of.
+struct Interface {
+  std::string name;
+  int index = 0;
+  bool up = false;
+  bool loopback = false;
+  std::uint32_t mtu = 0;                // bytes, of the link
+  std::array<std::uint8_t, 6> mac{};
+  std::vector<IpAddress> addresses;     // in the system's order, IPv4 first
+};
+
+enum class SendStatus : std::uint8_t {
+  sent,
+  no_room,  // socket buffer full: this and all later packets of the span were not sent
+  fault,    // a payload piece is unmapped or protected: not sent, the next ones were tried
+  failed,   // no route, interface down, …: counted, treated as lost on the wire
+};
+
+// One datagram to send: pieces are gathered by the kernel.
+struct OutPacket {
+  IpAddress source;       // an address that this port is bound to
+  IpAddress destination;
+  std::uint16_t source_port = 0;  // one that source_port() returned
+  std::span<const iovec> pieces;
+  SendStatus status = SendStatus::sent;  // filled in
+};
+
+// One received datagram; `bytes` stay valid until the next receive().
+struct InPacket {
+  IpAddress source;
+  IpAddress destination;          // which of our addresses it came to
+  std::uint16_t source_port = 0;
+  MutableBytes bytes;             // UDP payload
+  bool congestion_experienced = false;  // IP ECN field is CE
+};
+
+// A number 0 … 255 that this process owns among those that share UDP 4791 in this network
+// namespace: the high byte of all its queue pair numbers.
+struct Slot {
+  std::uint8_t value = 0;
+};
+
+struct PortCounters {
+  std::uint64_t datagrams_sent = 0, datagrams_received = 0;
+  std::uint64_t handed_over = 0;    // received here, passed to the slot they belong to
+  std::uint64_t taken_over = 0;     // received through the hand-over channel
+  std::uint64_t hand_over_refused = 0;  // no owner, or a foreign uid
+  std::uint64_t truncated = 0, send_failures = 0;
+};
+
+class Port {
+ public:
+  virtual ~Port() = default;
+
+  virtual Slot slot() const = 0;
+  // Opens the socket on `address`:4791 (idempotent). Errors: in_use names the other user's socket,
+  // not_found when the address is not on this host.
+  virtual Result<void> open_address(const IpAddress& address) = 0;
+  // A UDP source port for a flow, 0xC000 … 0xFFFF, stable for equal hashes, bound on `address`.
+  virtual Result<std::uint16_t> source_port(const IpAddress& address, std::uint32_t flow_hash) = 0;
+  // Payload bytes the receive buffers can really hold (after what the kernel granted).
+  virtual std::size_t receive_buffer_bytes() const = 0;
+
+  // Sends in order; fills in every status. Returns how many were sent.
+  virtual std::size_t send(std::span<OutPacket> packets) = 0;
+  // Never blocks. Returns how many entries of `out` were filled.
+  virtual std::size_t receive(std::span<InPacket> out) = 0;
+  // Descriptor that polls readable when receive() may give something (an epoll descriptor).
+  virtual int wait_descriptor() const = 0;
+  // Sleeps until a datagram may be there, wake() was called, or `deadline`.
+  virtual void wait(TimePoint deadline) = 0;
+  virtual void wake() = 0;  // from any thread
+  virtual TimePoint now() const = 0;  // the monotonic clock
+  virtual const PortCounters& counters() const = 0;
+  // In the child of a fork: closes every descriptor of this port without a word to anybody.
+  virtual void abandon_after_fork() = 0;
+};
+
+}  // namespace beeline::port

@@ -1,0 +1,90 @@
+// Verbs with owners: each object frees itself through its provider, in whatever order
+// members are destroyed, and creation is a Result whose message names device and cause.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "base/config.h"
+#include "base/result.h"
+#include "verbs/provider.h"
+
+namespace beeline::verbs {
+
+// unique_ptr whose deleter calls `Free` on the provider.
+template <class T, int (Provider::*Free)(T*)>
+struct Deleter {
+  Provider* provider = nullptr;
+  void operator()(T* object) const {
+    if (object != nullptr) (provider->*Free)(object);
+  }
+};
+template <class T, int (Provider::*Free)(T*)>
+using Owned = std::unique_ptr<T, Deleter<T, Free>>;
+
+using Context = Owned<ibv_context, &Provider::close_device>;
+using ProtectionDomain = Owned<ibv_pd, &Provider::dealloc_pd>;
+using MemoryRegion = Owned<ibv_mr, &Provider::dereg_mr>;
+using CompletionChannel = Owned<ibv_comp_channel, &Provider::destroy_comp_channel>;
+using CompletionQueue = Owned<ibv_cq, &Provider::destroy_cq>;
+using QueuePair = Owned<ibv_qp, &Provider::destroy_qp>;
+
+struct GidChoice {
+  int index = 0;
+  Gid gid;
+};
+struct DeviceSummary {
+  std::string name;
+  bool active = false;
+  std::string netdev;                 // empty when unknown
+  std::uint32_t active_mtu_bytes = 0;
+  std::vector<GidChoice> gids;        // readable, non-zero RoCE v2 ones
+};
+
+// Everything the provider lists, in its order.
+Result<std::vector<DeviceSummary>> summarize_devices(Provider& provider);
+
+// Opens `name`, or when it is empty the first active device with a usable GID. The error
+// lists what there is.
+Result<Context> open_device(Provider& provider, const std::string& name);
+
+// Ranked: `wanted` if given; else routable IPv4, routable IPv6, then loopback, link-local last.
+// Never a fixed index. Unreadable and all-zero slots are skipped.
+Result<GidChoice> choose_gid(Provider& provider, ibv_context* context, std::uint8_t port, std::optional<int> wanted);
+
+Result<ProtectionDomain> alloc_pd(Provider& provider, ibv_context* context);
+Result<MemoryRegion> register_memory(Provider& provider, ibv_pd* pd, void* address, std::size_t bytes, int access);
+Result<CompletionChannel> create_channel(Provider& provider, ibv_context* context);
+Result<CompletionQueue> create_cq(Provider& provider, ibv_context* context, int depth, ibv_comp_channel* channel);
+
+struct QpOptions {
+  std::uint32_t send_depth = 128, receive_depth = 128, send_sges = 1, receive_sges = 1, inline_bytes = 0;
+};
+// An RC queue pair. The depths and inline size granted are in `granted` when given.
+Result<QueuePair> create_rc_qp(Provider& provider, ibv_pd* pd, ibv_cq* send_cq, ibv_cq* receive_cq,
+                               const QpOptions& options, ibv_qp_cap* granted = nullptr);
+
+// What two ends tell each other (out of band) to connect.
+struct QpAddress {
+  std::uint32_t qpn = 0;
+  std::uint32_t psn = 0;     // random
+  Gid gid;
+  std::uint32_t mtu_bytes = 1024;
+  std::uint8_t reads = 1;    // max_dest_rd_atomic
+};
+struct ConnectOptions {
+  std::uint8_t port = 1;
+  int gid_index = 0;
+  std::uint8_t timeout = 14, retry_count = 7, rnr_retry = 7, min_rnr_timer = 12;
+  int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+};
+// RESET -> INIT -> RTR -> RTS with the minimum of both MTUs and READ depths.
+Result<void> connect_rc(Provider& provider, ibv_qp* qp, const QpAddress& local, const QpAddress& remote,
+                        const ConnectOptions& options);
+
+// "remote access error (10): the remote rkey, bounds or access flags forbid it": status in words.
+std::string describe(ibv_wc_status status);
+
+}  // namespace beeline::verbs
