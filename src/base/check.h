@@ -6,5 +6,7 @@ namespace beeline {
 [[noreturn]] void check_failed(const char* expression, const char* file, int line) noexcept;
 }  // namespace beeline
 
-#define BEELINE_CHECK(expression) \
-  (__builtin_expect(static_cast<bool>(expression), 1) ? void() : ::beeline::check_failed(#expression, __FILE__, __LINE__))
+#define BEELINE_CHECK(expression)                     \
+  (__builtin_expect(static_cast<bool>(expression), 1) \
+       ? void()                                       \
+       : ::beeline::check_failed(#expression, __FILE__, __LINE__))

@@ -24,17 +24,24 @@ Result<Duration> parse_seconds(std::string_view name, const std::string& text) {
 }
 
 Result<void> set_lane(Config& config, std::string_view name, const std::string& text) {
-  if (text == "auto") config.lane = Lane::automatic;
-  else if (text == "wire") config.lane = Lane::wire;
-  else return fail(Errc::invalid_argument, "{}={}: give auto or wire", name, text);
+  if (text == "auto")
+    config.lane = Lane::automatic;
+  else if (text == "wire")
+    config.lane = Lane::wire;
+  else
+    return fail(Errc::invalid_argument, "{}={}: give auto or wire", name, text);
   return {};
 }
 
 Result<void> set_provider(Config& config, std::string_view name, const std::string& text) {
-  if (text == "auto") config.provider = Provider::automatic;
-  else if (text == "soft") config.provider = Provider::soft;
-  else if (text == "system") config.provider = Provider::system;
-  else return fail(Errc::invalid_argument, "{}={}: give auto, soft or system", name, text);
+  if (text == "auto")
+    config.provider = Provider::automatic;
+  else if (text == "soft")
+    config.provider = Provider::soft;
+  else if (text == "system")
+    config.provider = Provider::system;
+  else
+    return fail(Errc::invalid_argument, "{}={}: give auto, soft or system", name, text);
   return {};
 }
 

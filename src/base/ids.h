@@ -12,9 +12,9 @@ struct Id {
   friend constexpr auto operator<=>(Id, Id) = default;
 };
 
-using Qpn = Id<struct QpnTag>;       // queue pair number, 24 bits
-using Key = Id<struct KeyTag>;       // lkey or rkey, 32 bits
-using PdId = Id<struct PdTag>;       // protection domain
+using Qpn = Id<struct QpnTag>;         // queue pair number, 24 bits
+using Key = Id<struct KeyTag>;         // lkey or rkey, 32 bits
+using PdId = Id<struct PdTag>;         // protection domain
 using Rank = Id<struct RankTag, int>;  // place in a group, 0 … size-1
 
 // Packet sequence number: 24 bits, compared in a window of 2^23 (IBTA vol. 1, 9.7.2).

@@ -7,19 +7,32 @@ namespace beeline {
 
 std::string_view name(Errc code) noexcept {
   switch (code) {
-    case Errc::invalid_argument: return "invalid argument";
-    case Errc::not_found: return "not found";
-    case Errc::in_use: return "in use";
-    case Errc::permission: return "permission denied";
-    case Errc::io: return "input/output error";
-    case Errc::protocol: return "protocol error";
-    case Errc::mismatch: return "mismatch between ranks";
-    case Errc::timed_out: return "timed out";
-    case Errc::peer_lost: return "peer lost";
-    case Errc::aborted: return "aborted";
-    case Errc::unsupported: return "not supported";
-    case Errc::resource_exhausted: return "resource exhausted";
-    case Errc::internal: return "internal error";
+    case Errc::invalid_argument:
+      return "invalid argument";
+    case Errc::not_found:
+      return "not found";
+    case Errc::in_use:
+      return "in use";
+    case Errc::permission:
+      return "permission denied";
+    case Errc::io:
+      return "input/output error";
+    case Errc::protocol:
+      return "protocol error";
+    case Errc::mismatch:
+      return "mismatch between ranks";
+    case Errc::timed_out:
+      return "timed out";
+    case Errc::peer_lost:
+      return "peer lost";
+    case Errc::aborted:
+      return "aborted";
+    case Errc::unsupported:
+      return "not supported";
+    case Errc::resource_exhausted:
+      return "resource exhausted";
+    case Errc::internal:
+      return "internal error";
   }
   return "unknown error";
 }
@@ -27,20 +40,28 @@ std::string_view name(Errc code) noexcept {
 namespace {
 Errc from_errno(int errno_value) noexcept {
   switch (errno_value) {
-    case EINVAL: return Errc::invalid_argument;
+    case EINVAL:
+      return Errc::invalid_argument;
     case ENOENT:
-    case ENODEV: return Errc::not_found;
+    case ENODEV:
+      return Errc::not_found;
     case EADDRINUSE:
-    case EBUSY: return Errc::in_use;
+    case EBUSY:
+      return Errc::in_use;
     case EACCES:
-    case EPERM: return Errc::permission;
-    case ETIMEDOUT: return Errc::timed_out;
+    case EPERM:
+      return Errc::permission;
+    case ETIMEDOUT:
+      return Errc::timed_out;
     case ENOMEM:
     case EMFILE:
-    case ENFILE: return Errc::resource_exhausted;
+    case ENFILE:
+      return Errc::resource_exhausted;
     case EOPNOTSUPP:
-    case ENOSYS: return Errc::unsupported;
-    default: return Errc::io;
+    case ENOSYS:
+      return Errc::unsupported;
+    default:
+      return Errc::io;
   }
 }
 }  // namespace

@@ -57,13 +57,13 @@ tl::unexpected<Error> fail_errno(int errno_value, std::string_view what);
 #define BEELINE_CONCAT(a, b) BEELINE_CONCAT_(a, b)
 #define BEELINE_TRY(declaration, expression) \
   BEELINE_TRY_(BEELINE_CONCAT(beeline_try_, __LINE__), declaration, expression)
-#define BEELINE_TRY_(temporary, declaration, expression)                   \
-  auto temporary = (expression);                                           \
+#define BEELINE_TRY_(temporary, declaration, expression)                                 \
+  auto temporary = (expression);                                                         \
   if (!temporary) return tl::unexpected<::beeline::Error>(std::move(temporary).error()); \
   declaration = std::move(*temporary)
 // The same for Result<void>.
-#define BEELINE_TRY_VOID(expression)                                                           \
-  do {                                                                                         \
-    if (auto beeline_try_result = (expression); !beeline_try_result)                           \
-      return tl::unexpected<::beeline::Error>(std::move(beeline_try_result).error());          \
+#define BEELINE_TRY_VOID(expression)                                                  \
+  do {                                                                                \
+    if (auto beeline_try_result = (expression); !beeline_try_result)                  \
+      return tl::unexpected<::beeline::Error>(std::move(beeline_try_result).error()); \
   } while (false)

@@ -45,24 +45,27 @@ enum class StepKind : std::uint8_t {
 // The k-th send of rank a to rank b meets the k-th receive(_reduce) of b from a.
 struct Step {
   StepKind kind = StepKind::send;
-  Rank peer{-1};            // not for copy
-  Slice source;             // send, copy, receive_reduce
-  Slice destination;        // receive, receive_reduce, copy
-  bool peer_first = true;   // receive_reduce: combine(peer, own) or combine(own, peer)
-  std::vector<std::uint32_t> after;  // indices of earlier steps of this rank that must be complete
+  Rank peer{-1};           // not for copy
+  Slice source{};          // send, copy, receive_reduce
+  Slice destination{};     // receive, receive_reduce, copy
+  bool peer_first = true;  // receive_reduce: combine(peer, own) or combine(own, peer)
+  bool completes =
+      false;  // receive_reduce: the result holds every rank's contribution (averages divide here)
+  std::vector<std::uint32_t> after{};  // indices of earlier steps of this rank that must be complete
 };
 
 struct Plan {
   Operation operation = Operation::barrier;
   int group_size = 1;
   Rank rank{0};
-  Rank root{0};              // broadcast
+  Rank root{0};  // broadcast
   std::uint32_t chunk_count = 1;
   std::vector<Step> steps;
 };
 
 // group_size >= 1; a group of one gets copies only. Errors: a rank or root outside the group.
-Result<Plan> make_plan(Operation operation, Algorithm algorithm, int group_size, Rank rank, Rank root = Rank{0});
+Result<Plan> make_plan(Operation operation, Algorithm algorithm, int group_size, Rank rank,
+                       Rank root = Rank{0});
 
 // Elements [begin, end) of chunk `index` when `count` elements are cut into `chunks` chunks:
 // lengths differ by at most one, longer ones first. For reduce_scatter and all_gather callers

@@ -59,14 +59,15 @@ struct CommunicatorOptions {
   Duration operation_timeout = 30min;
   Duration warn_after = 30s;
   Duration connect_timeout = 60s;
+  std::uint32_t piece_bytes = 256 * 1024;  // chunks travel in pieces of this size; the same on all ranks
 };
 
 class Communicator {
  public:
   // Connects to all peers over `context`. `provider`, `context` and `control` outlive it.
-  static Result<std::unique_ptr<Communicator>> create(const CommunicatorOptions& options, verbs::Provider& provider,
-                                                      ibv_context* context, const verbs::GidChoice& gid,
-                                                      Control& control);
+  static Result<std::unique_ptr<Communicator>> create(const CommunicatorOptions& options,
+                                                      verbs::Provider& provider, ibv_context* context,
+                                                      const verbs::GidChoice& gid, Control& control);
   virtual ~Communicator() = default;  // ends calls under way with Errc::aborted, joins its thread
 
   virtual Result<std::shared_ptr<Work>> submit(const Call& call) = 0;

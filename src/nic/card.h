@@ -25,11 +25,11 @@ namespace beeline::nic {
 struct Device {
   std::string name;
   port::Interface interface;
-  bool active = false;                // interface up
-  std::uint32_t max_mtu_bytes = 4096; // RoCE path MTU values: 256 … 4096
+  bool active = false;                    // interface up
+  std::uint32_t max_mtu_bytes = 4096;     // RoCE path MTU values: 256 … 4096
   std::uint32_t active_mtu_bytes = 1024;  // largest that fits the interface after headers
-  std::vector<Gid> gids;              // index = GID index; all RoCE v2
-  std::uint64_t guid = 0;             // EUI-64 from the MAC, host order
+  std::vector<Gid> gids;                  // index = GID index; all RoCE v2
+  std::uint64_t guid = 0;                 // EUI-64 from the MAC, host order
 };
 // Largest RoCE path MTU for a link MTU (IPv6's 40 B + UDP 8 B + 36 B of headers + 4 B of ICRC taken off).
 std::uint32_t path_mtu_for_link(std::uint32_t link_mtu_bytes);
@@ -99,8 +99,8 @@ class Card {
 
   // Remote addresses of the region run from `iova`. Closing waits until no copy is under way
   // (the region's gate); afterwards nothing lands in that memory.
-  virtual Result<RegionKeys> register_region(PdId domain, void* address, std::size_t bytes, std::uint64_t iova,
-                                             proto::Access access) = 0;
+  virtual Result<RegionKeys> register_region(PdId domain, void* address, std::size_t bytes,
+                                             std::uint64_t iova, proto::Access access) = 0;
   virtual Result<void> deregister_region(Key lkey) = 0;
 
   virtual Result<CompletionQueue*> create_cq(std::uint32_t depth, Notifier notifier, void* cookie) = 0;

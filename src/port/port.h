@@ -65,7 +65,8 @@ struct PortCounters {
   std::uint64_t datagrams_sent = 0, datagrams_received = 0;
   std::uint64_t handed_over = 0;    // received here, passed to the slot they belong to
   std::uint64_t taken_over = 0;     // received through the hand-over channel
-  std::uint64_t hand_over_refused = 0;  // no owner, or a foreign uid
+  std::uint64_t hand_over_refused = 0;  // no owner, a foreign uid, or nonsense
+  std::uint64_t hand_over_dropped = 0;  // the owner's channel was full
   std::uint64_t truncated = 0, send_failures = 0;
 };
 

@@ -16,6 +16,7 @@ namespace beeline::proto {
 
 inline constexpr std::size_t max_sge = 16;
 inline constexpr std::size_t max_inline_bytes = 256;
+inline constexpr std::uint32_t max_outstanding_reads = 16;  // per queue pair and direction
 inline constexpr std::uint32_t max_message_bytes = 0x8000'0000u;  // 2 GiB (IBTA vol. 1, 9.7.7)
 
 // One piece of registered memory of a work request.

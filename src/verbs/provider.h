@@ -8,6 +8,7 @@
 #include <infiniband/verbs.h>
 
 #include <memory>
+#include <string>
 
 #include "nic/card.h"
 
@@ -17,6 +18,8 @@ class Provider {
  public:
   virtual ~Provider() = default;
   virtual const char* name() const = 0;  // "soft", "system", …
+  // The sentence behind the errno of this thread's last failure, once; empty when there is none.
+  virtual std::string why() { return {}; }
 
   virtual ibv_device** get_device_list(int* count) = 0;
   virtual void free_device_list(ibv_device** list) = 0;

@@ -39,7 +39,8 @@ struct DeviceSummary {
   std::string name;
   bool active = false;
   std::string netdev;                 // empty when unknown
-  std::uint32_t active_mtu_bytes = 0;
+  std::uint32_t active_mtu_bytes = 0, max_mtu_bytes = 0;
+  std::uint64_t guid = 0;             // host order
   std::vector<GidChoice> gids;        // readable, non-zero RoCE v2 ones
 };
 

@@ -1,12 +1,35 @@
+#include <cstdio>
+#include <exception>
+
 #include "cli/commands.h"
 
-int main(int argc, char** argv) {
-  CLI::App app{"Beeline: zero-copy RoCE v2 communication, with a network card in software where there is none."};
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Beeline: zero-copy RoCE v2 communication, with a network card in software where there is none."};
   app.name("beeline");
+  app.set_version_flag("--version", "beeline " BEELINE_VERSION);
   app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  beeline devices                      which cards there are\n"
+      "  beeline perf write_bw --loopback     bandwidth between two processes of this host\n"
+      "  beeline bench all_reduce --ranks 4   a collective, measured and checked\n");
   beeline::cli::add_devices(app);
   beeline::cli::add_perf(app);
   beeline::cli::add_bench(app);
   CLI11_PARSE(app, argc, argv);
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "beeline: %s\n", e.what());
+    return 1;
+  }
 }

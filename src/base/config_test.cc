@@ -1,0 +1,69 @@
+#include "base/config.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace beeline {
+namespace {
+
+Result<Config> parse(const std::map<std::string, std::string, std::less<>>& variables) {
+  return parse_config([&](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+TEST(Config, DefaultsStandWithoutVariables) {
+  const auto config = parse({});
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->lane, Lane::automatic);
+  EXPECT_EQ(config->operation_timeout, 30min);
+  EXPECT_FALSE(config->gid_index);
+}
+
+TEST(Config, EveryVariableOfTheTableIsRead) {
+  const auto config = parse({{"BEELINE_LANE", "wire"},
+                             {"BEELINE_PROVIDER", "soft"},
+                             {"BEELINE_DEVICE", "bee1"},
+                             {"BEELINE_GID_INDEX", "3"},
+                             {"BEELINE_LOG", "debug"},
+                             {"BEELINE_INFLIGHT_BYTES", "65536"},
+                             {"BEELINE_TIMEOUT", "2.5"},
+                             {"BEELINE_WARN_AFTER", "1"}});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->lane, Lane::wire);
+  EXPECT_EQ(config->provider, Provider::soft);
+  EXPECT_EQ(config->device, "bee1");
+  EXPECT_EQ(config->gid_index, 3);
+  EXPECT_EQ(config->log_level, "debug");
+  EXPECT_EQ(config->inflight_bytes, 65536u);
+  EXPECT_EQ(config->operation_timeout, 2500ms);
+  EXPECT_EQ(config->warn_after, 1s);
+  EXPECT_EQ(config_variables().size(), 8u) << "a variable was added: read it here too";
+}
+
+TEST(Config, AnEmptyVariableCountsAsUnset) {
+  const auto config = parse({{"BEELINE_LANE", ""}});
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->lane, Lane::automatic);
+}
+
+TEST(Config, ABadValueIsNamedWithItsVariable) {
+  const std::pair<std::string, std::string> bad[] = {
+      {"BEELINE_LANE", "local"},      {"BEELINE_PROVIDER", "mlx5"}, {"BEELINE_GID_INDEX", "-1"},
+      {"BEELINE_GID_INDEX", "256"},   {"BEELINE_LOG", "loud"},      {"BEELINE_INFLIGHT_BYTES", "1k"},
+      {"BEELINE_TIMEOUT", "0"},       {"BEELINE_TIMEOUT", "nan"},   {"BEELINE_TIMEOUT", "1e30"},
+      {"BEELINE_WARN_AFTER", "soon"},
+  };
+  for (const auto& [name, value] : bad) {
+    const auto config = parse({{name, value}});
+    ASSERT_FALSE(config) << name << "=" << value;
+    EXPECT_EQ(config.error().code, Errc::invalid_argument);
+    EXPECT_EQ(config.error().message.rfind(name + "=" + value, 0), 0u) << config.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace beeline

@@ -1,0 +1,117 @@
+#include "cli/devices_text.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace beeline::cli {
+namespace {
+
+using Line = std::array<std::string, 7>;
+
+Line device_line(const verbs::DeviceSummary& device) {
+  return {device.name,
+          device.netdev.empty() ? "-" : device.netdev,
+          device.active ? "active" : "down",
+          fmt::format("{}/{}", device.active_mtu_bytes, device.max_mtu_bytes),
+          "-",
+          "-",
+          "no address"};
+}
+
+std::vector<Line> lines_of(const std::vector<verbs::DeviceSummary>& devices) {
+  std::vector<Line> lines = {{"device", "interface", "state", "MTU (active/max)", "GID", "type", "address"}};
+  for (const verbs::DeviceSummary& device : devices) {
+    Line line = device_line(device);
+    if (device.gids.empty()) lines.push_back(line);
+    for (const verbs::GidChoice& gid : device.gids) {
+      line[4] = std::to_string(gid.index);
+      line[5] = "RoCE v2";
+      line[6] = to_string(gid.gid);
+      lines.push_back(line);
+      for (std::size_t column = 0; column < 4; ++column) line[column].clear();  // the device stands once
+    }
+  }
+  return lines;
+}
+
+std::string counter_lines(std::initializer_list<std::pair<const char*, std::uint64_t>> counters) {
+  std::string text;
+  for (const auto& [name, value] : counters) text += fmt::format("  {:<44}{}\n", name, value);
+  return text;
+}
+
+}  // namespace
+
+std::string devices_table(const std::vector<verbs::DeviceSummary>& devices) {
+  const auto lines = lines_of(devices);
+  std::array<std::size_t, std::tuple_size_v<Line>> widths{};
+  for (const Line& line : lines)
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  std::string text;
+  for (const Line& line : lines) {
+    std::string row;
+    for (std::size_t i = 0; i < line.size(); ++i) row += fmt::format("{:<{}}  ", line[i], widths[i]);
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += row + "\n";
+  }
+  return text;
+}
+
+std::string devices_json(const std::vector<verbs::DeviceSummary>& devices) {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  for (const verbs::DeviceSummary& device : devices) {
+    Json gids = Json::array();
+    for (const verbs::GidChoice& gid : device.gids)
+      gids.push_back({{"index", gid.index},
+                      {"type", "RoCE v2"},
+                      {"address", to_string(gid.gid)},
+                      {"gid", gid_string(gid.gid)}});
+    list.push_back({{"name", device.name},
+                    {"interface", device.netdev},
+                    {"active", device.active},
+                    {"active_mtu_bytes", device.active_mtu_bytes},
+                    {"max_mtu_bytes", device.max_mtu_bytes},
+                    {"guid", fmt::format("{:016x}", device.guid)},
+                    {"gids", gids}});
+  }
+  const Json out = {{"version", 1}, {"devices", list}};
+  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string card_text(const nic::Limits& limits, const nic::CardCounters& counters,
+                      const port::PortCounters& port) {
+  std::string text = "\nThe card in this process (RC over RoCE v2, UDP port 4791)\n";
+  text += counter_lines({{"queue pairs, at most", limits.queue_pairs},
+                         {"completion queues, at most", limits.completion_queues},
+                         {"memory regions, at most", limits.regions},
+                         {"work requests per queue, at most", limits.queue_depth},
+                         {"pieces per work request, at most", limits.sges},
+                         {"READs under way per queue pair, at most", limits.reads_per_qp}});
+  text +=
+      "\nHow a packet's ICRC is checked: over IPv6, and for our own packets, exactly. Over IPv4 it\n"
+      "covers the IP identification, which a UDP socket does not show; then the packet is accepted\n"
+      "if some identification explains its ICRC (\"affine\": 16 of the 32 bits still protect it).\n";
+  text += counter_lines({{"packets received", counters.received},
+                         {"  ICRC checked exactly", counters.icrc_exact},
+                         {"  ICRC checked up to the IP identification", counters.icrc_affine},
+                         {"  ICRC wrong: dropped", counters.icrc_bad},
+                         {"  malformed: dropped", counters.malformed},
+                         {"  for no queue pair here: dropped", counters.no_queue_pair},
+                         {"  not from the queue pair's peer: dropped", counters.wrong_peer},
+                         {"packets sent", counters.sent},
+                         {"  memory could not be read", counters.send_faults},
+                         {"  put off, the socket was full", counters.send_no_room},
+                         {"payload bytes sent on the wire", counters.wire_payload_sent},
+                         {"payload bytes received on the wire", counters.wire_payload_received},
+                         {"datagrams handed to another process", port.handed_over},
+                         {"datagrams taken over from another process", port.taken_over},
+                         {"hand-overs refused", port.hand_over_refused},
+                         {"datagrams cut short", port.truncated},
+                         {"datagrams that could not be sent", port.send_failures}});
+  return text;
+}
+
+}  // namespace beeline::cli

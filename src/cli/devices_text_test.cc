@@ -1,0 +1,57 @@
+#include "cli/devices_text.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace beeline::cli {
+namespace {
+
+std::vector<verbs::DeviceSummary> some_devices() {
+  verbs::DeviceSummary eth;
+  eth.name = "bee0";
+  eth.netdev = "eth0";
+  eth.active = true;
+  eth.active_mtu_bytes = 1024;
+  eth.max_mtu_bytes = 4096;
+  eth.guid = 0x0200'00FF'FE00'0001;
+  eth.gids = {{0, Gid::v4(10, 0, 0, 1)}, {2, *parse_address("fe80::1")}};
+  verbs::DeviceSummary bare;
+  bare.name = "bee1";
+  return {eth, bare};
+}
+
+TEST(DevicesTable, HasALinePerGidAndNamesTheDeviceOnce) {
+  EXPECT_EQ(devices_table(some_devices()),
+            "device  interface  state   MTU (active/max)  GID  type     address\n"
+            "bee0    eth0       active  1024/4096         0    RoCE v2  10.0.0.1\n"
+            "                                             2    RoCE v2  fe80::1\n"
+            "bee1    -          down    0/0               -    -        no address\n");
+}
+
+TEST(DevicesJson, IsValidAndComplete) {
+  const auto json = nlohmann::json::parse(devices_json(some_devices()));
+  EXPECT_EQ(json["version"], 1);
+  ASSERT_EQ(json["devices"].size(), 2u);
+  const auto& bee0 = json["devices"][0];
+  EXPECT_EQ(bee0["name"], "bee0");
+  EXPECT_EQ(bee0["active"], true);
+  EXPECT_EQ(bee0["guid"], "020000fffe000001");
+  EXPECT_EQ(bee0["gids"][1]["index"], 2);
+  EXPECT_EQ(bee0["gids"][0]["gid"], "0000:0000:0000:0000:0000:ffff:0a00:0001");
+  EXPECT_TRUE(json["devices"][1]["gids"].empty());
+}
+
+TEST(CardText, SaysHowPacketsAreCheckedAndCountsThem) {
+  nic::CardCounters counters;
+  counters.icrc_affine = 1234567;
+  port::PortCounters port;
+  port.truncated = 89;
+  const std::string text = card_text({}, counters, port);
+  EXPECT_NE(text.find("affine"), std::string::npos);
+  EXPECT_NE(text.find("1234567"), std::string::npos);
+  EXPECT_NE(text.find("datagrams cut short                         89"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace beeline::cli

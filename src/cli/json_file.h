@@ -1,0 +1,14 @@
+// --json FILE
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace beeline::cli {
+
+// Can FILE be written? Asked before a long run, so that its result is not lost.
+Result<void> probe_file(const std::string& path);
+Result<void> write_file(const std::string& path, const std::string& text);
+
+}  // namespace beeline::cli

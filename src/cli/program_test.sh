@@ -1,0 +1,124 @@
+#!/bin/sh
+# The program as a user runs it: what it prints, and how it ends. Usage: program_test.sh BEELINE
+set -u
+beeline=$1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+  failures=$((failures + 1))
+  echo "FAILED: $1"
+  sed 's/^/    /' "$work/out" "$work/err"
+}
+
+# expect STATUS WHAT COMMAND…: runs it, its output lies in $work/out and $work/err.
+expect() {
+  wanted=$1 what=$2
+  shift 2
+  timeout 120 "$@" >"$work/out" 2>"$work/err"
+  status=$?
+  if [ "$wanted" = usage ]; then
+    [ $status -gt 1 ] && [ $status -ne 124 ] || fail "$what: status $status, a usage error was due"
+  else
+    [ $status -eq "$wanted" ] || fail "$what: status $status instead of $wanted"
+  fi
+}
+prints() { grep -Eq -- "$1" "$work/out" || fail "$what: no '$1' on standard output"; }
+says() {
+  grep -Eq -- "$1" "$work/err" || fail "$what: no '$1' on standard error"
+  [ "$(grep -c . "$work/err")" -eq 1 ] || fail "$what: not one sentence"
+}
+
+expect 0 "version" "$beeline" --version
+prints '^beeline [0-9]+\.[0-9]+\.[0-9]+$'
+expect usage "no subcommand" "$beeline"
+expect usage "unknown subcommand" "$beeline" dance
+expect usage "unknown test" "$beeline" perf dance
+for test in write_bw read_bw send_bw write_lat read_lat send_lat; do
+  expect 0 "help of $test" "$beeline" perf $test --help
+  prints 'Examples:'
+done
+
+expect 0 "devices" "$beeline" devices
+prints '^device +interface +state'
+prints '^bee0 .*RoCE v2'
+expect 0 "devices -v" "$beeline" devices -v
+prints 'affine'
+expect 0 "devices --json" "$beeline" devices --json
+prints '"name": "bee0"'
+
+for test in write_bw read_bw send_bw; do
+  expect 0 "$test" "$beeline" perf $test --loopback -n 200 -s 10000 --check
+  prints '#bytes +#iterations +BW peak\[MiB/sec\] +BW average\[MiB/sec\] +MsgRate\[Mpps\]'
+  prints '^ 10000 +200 .*checked 2000000 bytes: all right'
+done
+for test in write_lat read_lat send_lat; do
+  expect 0 "$test" "$beeline" perf $test --loopback -n 100
+  prints '#bytes #iterations +t_min\[usec\]'
+  prints '^ 2 +100 '
+done
+expect 0 "queue pairs, both ways" "$beeline" perf send_bw --loopback -n 50 -q 3 -b -s 4K --check
+prints '^ 4096 +300 .*checked 1228800 bytes: all right'
+expect 0 "a time" "$beeline" perf write_bw --loopback -D 0.2
+expect 0 "json" "$beeline" perf write_bw --loopback -n 20 --json "$work/result.json"
+grep -q '"bandwidth_GBps"' "$work/result.json" || fail "json: no bandwidth in the file"
+expect 0 "gbits" "$beeline" perf write_bw --loopback -n 20 --report_gbits
+prints 'BW average\[Gb/sec\]'
+
+expect 1 "unknown device" "$beeline" perf write_bw --loopback -d mlx5_9
+says '^beeline: no RDMA device mlx5_9; there are: bee0'
+expect 1 "unknown GID" "$beeline" perf write_bw --loopback -x 200
+says 'no RoCE v2 GID at index 200'
+expect 1 "unknown port" "$beeline" perf write_bw --loopback -i 7
+says 'port 7 of bee'
+expect 1 "bad MTU" "$beeline" perf write_bw --loopback -m 1000
+says '-m 1000'
+expect 1 "size zero" "$beeline" perf write_bw --loopback -s 0
+says '-s 0'
+expect 1 "no iterations" "$beeline" perf write_bw --loopback -n 0
+says '-n 0'
+expect 1 "host and loopback" "$beeline" perf write_bw somewhere --loopback
+says 'no host'
+expect 1 "unwritable json" "$beeline" perf write_bw --loopback --json /nonexistent/x
+says '--json /nonexistent/x'
+expect 1 "negative size" "$beeline" perf write_bw --loopback -s -1
+says '-s -1: give a number'
+expect usage "words for numbers" "$beeline" perf write_bw --loopback -n many
+expect usage "negative queue pairs" "$beeline" perf write_bw --loopback -q -1
+expect usage "too large for a port" "$beeline" perf write_bw -p 70000
+expect 1 "unknown host" "$beeline" perf write_bw host.invalid
+says '^beeline: host host.invalid: '
+expect 1 "nobody there" "$beeline" perf write_bw 127.0.0.1 -p 1
+says '^beeline: nobody listens on 127.0.0.1 port 1'
+expect 1 "bad environment" env BEELINE_LOG=loud "$beeline" devices
+says '^beeline: BEELINE_LOG=loud'
+
+# A server and a client over TCP; then a client that asks for another test.
+port=$((20000 + $$ % 20000))
+start_server() {
+  timeout 120 "$beeline" perf "$@" -p $port >"$work/server.out" 2>"$work/server.err" &
+  server=$!
+  for _ in $(seq 200); do
+    grep -q Waiting "$work/server.out" && return
+    sleep 0.1
+  done
+}
+start_server write_bw
+expect 0 "client" "$beeline" perf write_bw 127.0.0.1 -p $port -n 100 --check
+prints 'checked 6553600 bytes: all right'
+wait $server || fail "the server did not end well: $(cat "$work/server.err")"
+start_server read_bw
+expect 1 "another test" "$beeline" perf write_bw 127.0.0.1 -p $port
+says 'server runs read_bw, the client asks for write_bw'
+wait $server && fail "the server of another test ended well"
+
+# The server is killed under a client that would run for long.
+start_server write_bw
+(sleep 1; kill -9 "$(pgrep -P $server)" 2>/dev/null; kill -9 $server 2>/dev/null) &
+expect 1 "killed server" "$beeline" perf write_bw 127.0.0.1 -p $port -D 60
+says '127.0.0.1 is gone|retry exceeded'
+wait
+
+[ $failures -eq 0 ] && echo "the program behaves" || echo "$failures failures"
+[ $failures -eq 0 ]

@@ -1,0 +1,109 @@
+// The verbs side of a communicator: a reliable connection to every other rank, one
+// completion queue for all of them, and the slots that control messages travel in.
+//
+// Used by one thread at a time. Calls nobody back except from poll().
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/limits.h"
+#include "exec/message.h"
+#include "verbs/verbs.h"
+
+namespace beeline::exec {
+
+// What happens on the connections, in the order of completion.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void on_message(Rank peer, const Message& message) = 0;
+  virtual void on_data(Rank peer, std::uint32_t ticket, std::uint32_t bytes) = 0;  // for one of our adverts
+  virtual void on_written(Rank peer, std::uint32_t cookie) = 0;                    // our WRITE is complete
+  virtual void on_broken(Rank peer, Error error) = 0;
+};
+
+struct Write {
+  const void* from = nullptr;
+  std::uint32_t lkey = 0;
+  std::uint32_t bytes = 0;  // 0: only the immediate
+  std::uint64_t remote_address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t ticket = 0;
+  std::uint32_t cookie = 0;
+};
+
+class Connections {
+ public:
+  static Result<std::unique_ptr<Connections>> create(verbs::Provider& provider, ibv_context* context,
+                                                     const verbs::GidChoice& gid, Rank rank, int size);
+
+  const verbs::QpAddress& local_address(Rank peer) const { return peers_[index(peer)].local; }
+  // Brings the queue pair to RTS and posts its receives.
+  Result<void> connect(Rank peer, const verbs::QpAddress& remote);
+  // "GID 10.0.0.1 -> 10.0.0.2"
+  std::string path(Rank peer) const;
+
+  bool has_room(Rank peer) const {
+    const Peer& to = peers_[index(peer)];
+    return to.posted - to.retired < send_depth;
+  }
+  bool all_sent(Rank peer) const { return peers_[index(peer)].posted == peers_[index(peer)].retired; }
+  // Both need room.
+  Result<void> send(Rank peer, const Message& message, bool signal = false);
+  Result<void> write(Rank peer, const Write& request);
+
+  // Hands what has completed to `listener`; how much that was.
+  int poll(Listener& listener);
+
+  // To sleep: arm, poll once more, then wait until descriptor() is readable, then drain.
+  int descriptor() const { return channel_->fd; }
+  Result<void> arm();
+  void drain();
+
+  // All queue pairs to ERR: afterwards nobody reads or writes our memory.
+  void break_all();
+
+  Result<verbs::MemoryRegion> register_memory(void* address, std::size_t bytes, int access) {
+    return verbs::register_memory(provider_, pd_.get(), address, bytes, access);
+  }
+
+ private:
+  struct Peer {
+    verbs::QueuePair qp;
+    verbs::QpAddress local, remote;
+    std::byte* receive_slots = nullptr;
+    std::byte* send_slots = nullptr;
+    std::uint32_t inline_bytes = 0;
+    std::uint32_t posted = 0,
+                  retired = 0;           // send work requests; a polled completion retires all up to its own
+    std::uint32_t unsignaled = 0;        // since the last one that asks for a completion
+    std::vector<std::uint32_t> cookies;  // of the WRITEs, by send slot
+  };
+
+  Connections(verbs::Provider& provider, const verbs::GidChoice& gid, Rank rank, int size)
+      : provider_(provider), gid_(gid), rank_(rank), peers_(static_cast<std::size_t>(size)) {}
+  static std::size_t index(Rank peer) { return static_cast<std::size_t>(peer.value); }
+  Result<void> create_objects(ibv_context* context);
+  Result<void> create_peer(Rank peer, std::uint32_t mtu_bytes);
+  Result<void> post_receive(Rank peer, std::uint32_t slot);
+  Result<void> post(Rank peer, ibv_send_wr& request);
+  void handle(const ibv_wc& completion, Listener& listener);
+  void handle_receive(Rank peer, const ibv_wc& completion, Listener& listener);
+  void handle_send(Rank peer, const ibv_wc& completion, Listener& listener);
+  Error broken(Rank peer, const ibv_wc& completion) const;
+
+  verbs::Provider& provider_;
+  verbs::GidChoice gid_;
+  Rank rank_;
+  // Destroyed from the bottom: queue pairs before what they use.
+  std::vector<std::byte> slots_;
+  verbs::ProtectionDomain pd_;
+  verbs::CompletionChannel channel_;
+  verbs::CompletionQueue cq_;
+  verbs::MemoryRegion slots_region_;
+  std::vector<Peer> peers_;  // ours is empty
+};
+
+}  // namespace beeline::exec

@@ -1,0 +1,187 @@
+// A peer that follows the protocol up to some point, and then sends nonsense: that is an
+// error that names it, never a crash, a hang, or a byte in the wrong place.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "base/random.h"
+#include "exec/clock.h"
+#include "exec/connections/establish.h"
+#include "exec/test_group.h"
+
+namespace beeline::exec {
+namespace {
+
+using coll::Operation;
+using ::testing::HasSubstr;
+using testing::TestGroup;
+
+constexpr std::size_t elements = 64;
+
+// Rank 1, played by hand. Keeps the adverts that rank 0 sent.
+class Villain : public Listener {
+ public:
+  explicit Villain(TestGroup& group) : id_(communicator_id(group.options(1).name, 2)) {
+    const Terms terms{.size = 2, .communicator = id_, .piece_bytes = group.options(1).piece_bytes};
+    connections_ =
+        establish(group.provider(), group.context(1), group.gid(1), Rank{1}, terms, group.control(1), 20s)
+            .value();
+  }
+
+  Fingerprint call(std::uint64_t sequence = 1) const {
+    return {.sequence = sequence,
+            .count = elements,
+            .operation = Operation::all_reduce,
+            .dtype = DType::float32,
+            .communicator = id_};
+  }
+  void say(const Message& message) {
+    wait_until([&] { return connections_->has_room(Rank{0}); });
+    ASSERT_TRUE(connections_->send(Rank{0}, message, true));
+  }
+  // What an honest rank 1 would ask for first.
+  Message advert() const {
+    return {.kind = MessageKind::advert,
+            .call = call(),
+            .address = 4096,
+            .rkey = 1,
+            .bytes = elements / 2 * sizeof(float)};
+  }
+  const Message& first_invitation() {
+    wait_until([&] { return !invitations_.empty(); });
+    return invitations_.front();
+  }
+  void write(const Write& request) { ASSERT_TRUE(connections_->write(Rank{0}, request)); }
+
+  void on_message(Rank, const Message& message) override {
+    if (message.kind == MessageKind::advert) invitations_.push_back(message);
+  }
+  void on_data(Rank, std::uint32_t, std::uint32_t) override {}
+  void on_written(Rank, std::uint32_t) override {}
+  void on_broken(Rank, Error) override {}
+
+ private:
+  void wait_until(const std::function<bool()>& over) {
+    const TimePoint deadline = now() + 20s;
+    while (!over() && now() < deadline)
+      if (connections_->poll(*this) == 0) std::this_thread::sleep_for(100us);
+    ASSERT_TRUE(over());
+  }
+
+  std::uint32_t id_;
+  std::unique_ptr<Connections> connections_;
+  std::vector<Message> invitations_;
+};
+
+struct Attack {
+  const char* what;
+  std::function<void(Villain&)> act;
+  const char* expected;
+};
+
+void say_changed(Villain& v, const std::function<void(Message&)>& change) {
+  Message message = v.advert();
+  change(message);
+  v.say(message);
+}
+
+const Attack attacks[] = {
+    {"a second probe", [](Villain& v) { v.say({.kind = MessageKind::probe}); }, "sent a second probe"},
+    {"a call out of turn", [](Villain& v) { v.say({.kind = MessageKind::call, .call = v.call(2)}); },
+     "announced its call 2 after its call 0"},
+    {"the same call twice",
+     [](Villain& v) {
+       v.say({.kind = MessageKind::call, .call = v.call(1)});
+       v.say({.kind = MessageKind::call, .call = v.call(1)});
+     },
+     "announced its call 1 after its call 1"},
+    {"a call of another group",
+     [](Villain& v) {
+       Message message{.kind = MessageKind::call, .call = v.call()};
+       ++message.call.communicator;
+       v.say(message);
+     },
+     "their groups differ in name or size"},
+    {"an advert of call 0", [](Villain& v) { say_changed(v, [](Message& m) { m.call.sequence = 0; }); },
+     "asks for data of its call 0"},
+    {"an advert of another call", [](Villain& v) { say_changed(v, [](Message& m) { m.call.count = 1; }); },
+     "rank 1 called all_reduce(sum, float32, 1 element)"},
+    {"a piece that does not exist", [](Villain& v) { say_changed(v, [](Message& m) { m.piece = 1; }); },
+     "asks for message 0 of piece 1 in call 1, which does not exist"},
+    {"a message that does not exist",
+     [](Villain& v) { say_changed(v, [](Message& m) { m.ordinal = 1u << 31; }); }, "which does not exist"},
+    {"another size", [](Villain& v) { say_changed(v, [](Message& m) { m.bytes = 0xFFFFFFFF; }); },
+     "expects 4294967295 bytes where rank 0 has 128"},
+    {"a wrong key", [](Villain& v) { v.say(v.advert()); }, "remote access error"},
+    {"adverts without end",
+     [](Villain& v) {
+       for (std::uint32_t i = 0; i <= adverts_per_peer; ++i)
+         say_changed(v, [&](Message& m) { m.call.sequence = 1000 + i; });
+     },
+     "adverts at once"},
+    {"data that nobody asked for", [](Villain& v) { v.write({.ticket = 0xFFFF0000}); }, "did not ask for"},
+    {"a ticket beyond the table", [](Villain& v) { v.write({.ticket = 0xFF}); }, "did not ask for"},
+    {"less data than asked for", [](Villain& v) { v.write({.ticket = v.first_invitation().ticket}); },
+     "sent 0 bytes where rank 0 asked for 128"},
+    {"a goodbye in the middle", [](Villain& v) { v.say({.kind = MessageKind::goodbye, .call = v.call(0)}); },
+     "left the group after 0 calls"},
+};
+
+TEST(HostilePeer, IsNamedAndDoesNoHarm) {
+  for (const Attack& attack : attacks) {
+    SCOPED_TRACE(attack.what);
+    const auto provider = verbs::make_fake_provider();
+    TestGroup group(*provider, 2);
+    std::unique_ptr<Villain> villain;
+    group.on_all_ranks([&](int rank) {
+      if (rank == 0)
+        group.create(0);
+      else
+        villain = std::make_unique<Villain>(group);
+    });
+    std::array<float, elements> data{};
+    const auto work = group[0]
+                          .submit({Operation::all_reduce, data.data(), data.data(), elements, DType::float32,
+                                   RedOp::sum, Rank{0}})
+                          .value();
+    attack.act(*villain);
+    const auto result = work->wait(60s);
+    ASSERT_FALSE(result);
+    EXPECT_NE(result.error().code, Errc::timed_out);
+    EXPECT_THAT(result.error().message, HasSubstr(attack.expected));
+    EXPECT_THAT(result.error().message, HasSubstr("rank 1"));
+  }
+}
+
+// Random bytes as messages, and random changes of honest ones.
+TEST(HostilePeer, NoiseIsAnErrorAtWorst) {
+  Prng random(11);
+  for (int round = 0; round < 60; ++round) {
+    const auto provider = verbs::make_fake_provider();
+    TestGroup group(*provider, 2, [](CommunicatorOptions& options) { options.operation_timeout = 20ms; });
+    std::unique_ptr<Villain> villain;
+    group.on_all_ranks([&](int rank) {
+      if (rank == 0)
+        group.create(0);
+      else
+        villain = std::make_unique<Villain>(group);
+    });
+    std::array<float, elements> data{};
+    const auto work = group[0]
+                          .submit({Operation::all_reduce, data.data(), data.data(), elements, DType::float32,
+                                   RedOp::sum, Rank{0}})
+                          .value();
+    for (int i = 0; i < 5; ++i) {
+      auto bytes = encode(villain->advert());
+      for (std::uint64_t n = random.below(4); n > 0; --n)
+        bytes[random.below(bytes.size())] = std::byte{static_cast<std::uint8_t>(random.below(6))};
+      if (const auto message = decode(bytes)) villain->say(*message);
+    }
+    EXPECT_FALSE(work->wait(60s));
+  }
+}
+
+}  // namespace
+}  // namespace beeline::exec

@@ -1,0 +1,40 @@
+// The control messages between two ranks: 64 bytes each, by SEND. Data goes by RDMA WRITE
+// with immediate, and only to where an advert said.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "base/bytes.h"
+#include "exec/fingerprint.h"
+
+namespace beeline::exec {
+
+inline constexpr std::size_t message_bytes = 64;
+using MessageBuffer = std::array<std::byte, message_bytes>;
+
+enum class MessageKind : std::uint8_t {
+  probe = 1,    // at set-up: this path works
+  call = 2,     // at the start of a call, to neighbours on the ring that get no advert: what I called
+  advert = 3,   // send me the k-th message (`ordinal`) of this piece, to this address
+  goodbye = 4,  // I have made `call.sequence` calls and leave
+};
+
+struct Message {
+  MessageKind kind = MessageKind::probe;
+  Fingerprint call{};
+  // adverts only
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t bytes = 0;
+  std::uint32_t piece = 0;
+  std::uint32_t ordinal = 0;
+  std::uint32_t ticket = 0;  // comes back as the WRITE's immediate
+};
+
+MessageBuffer encode(const Message& message);
+// Nothing when it is no message of ours: a kind, operation, dtype or reduction that does not exist.
+std::optional<Message> decode(Bytes bytes);
+
+}  // namespace beeline::exec

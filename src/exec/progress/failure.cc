@@ -1,0 +1,103 @@
+// How a communicator fails: finding the cause, telling everybody, ending what is under way.
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "exec/clock.h"
+#include "exec/progress/progress.h"
+
+namespace beeline::exec {
+namespace {
+
+// After a connection broke: how long somebody may take to tell us the reason. Silence of the
+// peer is only a symptom; any other status is a reason that others wait for.
+constexpr Duration explanation_of_silence = 500ms, explanation_of_others = 100ms;
+// A rank that only waits for a rank that waits itself lets others, who know better, speak first.
+constexpr Duration grace_without_evidence = 1s;
+constexpr Duration control_every = 1ms;
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+void Progress::check_health() {
+  if (auto cause = find_cause()) {
+    fail_all(with_context(*cause), *cause);
+    return;
+  }
+  if (current_ && !suspicion_) check_patience();
+}
+
+// In the order of how sure we can be.
+std::optional<Error> Progress::find_cause() {
+  if (verdict_) return verdict_;
+  const TimePoint time = now();
+  if (time >= next_control_check_) {
+    next_control_check_ = time + control_every;
+    if (auto failure = control_.poll_failure()) return std::move(failure->error);
+  }
+  if (!suspicion_) return std::nullopt;
+  const bool silence = suspicion_->code == Errc::peer_lost;
+  if (time - suspicion_since_ < (silence ? explanation_of_silence : explanation_of_others))
+    return std::nullopt;
+  return suspicion_;
+}
+
+// Who is late is warned about, and in the end an error.
+void Progress::check_patience() {
+  const TimePoint time = now();
+  const Duration waited = time - current_->started;
+  if (time >= current_->next_warning) {
+    logger()->warn("{} has been waiting for {:.1f} s in {}: {}", control_.describe(options_.rank),
+                   seconds(waited), current_call(), whom_we_wait_for());
+    current_->next_warning = time + 2 * waited;
+  }
+  const Duration grace = roll_call_.complete() ? grace_without_evidence : Duration{};
+  if (waited < options_.operation_timeout + grace) return;
+  const Error error = timed_out(waited);
+  fail_all(error, error);
+}
+
+std::string Progress::current_call() const {
+  return fmt::format("call {}, {}", current_->fingerprint.sequence, describe(current_->fingerprint));
+}
+
+std::string Progress::whom_we_wait_for() const {
+  std::string text;
+  const auto list = [&](const std::vector<Rank>& ranks, const char* what) {
+    for (const Rank rank : ranks)
+      text += fmt::format("{}{} {}", text.empty() ? "" : "; ", control_.describe(rank), what);
+  };
+  list(roll_call_.missing(), "has not made this call yet");
+  if (text.empty()) list(run_.waiting_for(), "is in this call, but is not done with its part");
+  return text.empty() ? "the network is late" : text;
+}
+
+Error Progress::timed_out(Duration waited) const {
+  return {Errc::timed_out, fmt::format("{} timed out after {:.1f} s on {}: {}. Last events:{}",
+                                       current_call(), seconds(waited), control_.describe(options_.rank),
+                                       whom_we_wait_for(), recorder_.last(8, now()))};
+}
+
+// Whoever reads that a peer is gone wants to know what was under way.
+Error Progress::with_context(Error error) const {
+  if (error.code == Errc::peer_lost && current_)
+    error.message += fmt::format(" (rank {} was in {})", options_.rank.value, current_call());
+  return error;
+}
+
+// First nothing can touch the callers' memory any more, then they are told.
+void Progress::fail_all(const Error& cause, const Error& for_others) {
+  failed_ = true;
+  control_.broadcast_failure(for_others);
+  connections_->break_all();
+  run_.abandon();
+  logger()->debug("{} failed: {}; last events:{}", control_.describe(options_.rank), cause.message,
+                  recorder_.last(32, now()));
+  auto waiting = inbox_->close(cause);
+  if (current_) waiting.push_front(std::move(current_->pending));
+  current_.reset();
+  for (PendingCall& call : waiting) call.work->finish(tl::unexpected<Error>(cause));
+}
+
+}  // namespace beeline::exec

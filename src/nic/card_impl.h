@@ -1,0 +1,80 @@
+// The card's objects and who uses whom. Data path calls go straight to the engine; creating and
+// destroying goes through one lock.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "nic/card.h"
+#include "nic/engine.h"
+#include "nic/guarded.h"
+#include "nic/progress_thread.h"
+
+namespace beeline::nic {
+
+class CardImpl final : public Card {
+ public:
+  CardImpl(const Config& config, std::unique_ptr<port::Port> port,
+           std::span<const port::Interface> interfaces, bool progress_thread);
+  ~CardImpl() override;
+
+  const std::vector<Device>& devices() const override { return devices_; }
+  const Limits& limits() const override { return limits_; }
+  CardCounters counters() const override;
+  port::PortCounters port_counters() const override;
+
+  Result<PdId> create_domain() override;
+  Result<void> destroy_domain(PdId domain) override;
+
+  Result<RegionKeys> register_region(PdId domain, void* address, std::size_t bytes, std::uint64_t iova,
+                                     proto::Access access) override;
+  Result<void> deregister_region(Key lkey) override;
+
+  Result<CompletionQueue*> create_cq(std::uint32_t depth, Notifier notifier, void* cookie) override;
+  Result<void> destroy_cq(CompletionQueue* cq) override;
+  int poll_cq(CompletionQueue* cq, std::span<proto::Completion> out) override;
+  void arm_cq(CompletionQueue* cq, bool solicited_only) override;
+
+  Result<QueuePair*> create_qp(const QpRequest& request) override;
+  Result<void> destroy_qp(QueuePair* qp) override;
+  Qpn qpn(const QueuePair* qp) const override { return qp->qpn; }
+  Result<void> modify_qp(QueuePair* qp, const proto::QpAttr& attributes, std::uint32_t mask,
+                         const AddressVector* address) override;
+  proto::QpAttr query_qp(QueuePair* qp, AddressVector* address) override;
+  proto::QpCounters qp_counters(QueuePair* qp) override;
+  proto::PostResult post_send(QueuePair* qp, const proto::SendWr& request) override;
+  proto::PostResult post_recv(QueuePair* qp, const proto::RecvWr& request) override;
+
+  void abandon_after_fork() override;
+
+ private:
+  struct Domain {
+    std::uint32_t users = 0;  // regions and queue pairs
+  };
+
+  Result<void> check_request(const QpRequest& request) const;
+  Result<Route> open_route(const QueuePair& qp, const AddressVector& address);
+  void use_port_buffers(Engine::Exclusive& engine);
+
+  const Limits limits_;
+  const std::vector<Device> devices_;
+  const std::size_t inflight_bytes_;  // 0: as the port's buffers allow
+  std::unique_ptr<FaultHandlers> fault_handlers_ = std::make_unique<FaultHandlers>();
+  std::unique_ptr<port::Port> port_;
+  RegionTable regions_;
+  mutable Engine engine_;
+  std::atomic<int> armed_queues_{0};
+  bool abandoned_ = false;  // in the child of a fork
+
+  std::mutex mutex_;  // the sets below; taken before the engine's
+  std::unordered_map<std::uint32_t, Domain> domains_;
+  std::uint32_t next_domain_ = 1;
+  std::map<CompletionQueue*, std::unique_ptr<CompletionQueue>> queues_;
+  std::map<QueuePair*, std::unique_ptr<QueuePair>> queue_pairs_;
+
+  std::unique_ptr<ProgressThread> thread_;  // last: it uses all of the above
+};
+
+}  // namespace beeline::nic

@@ -1,0 +1,151 @@
+#include "nic/engine.h"
+
+#include <algorithm>
+
+namespace beeline::nic {
+
+Engine::Engine(port::Port& port, RegionTable& regions)
+    : port_(port),
+      queue_pairs_(port.slot()),
+      receiver_(queue_pairs_, counters_),
+      batch_(regions, counters_) {}
+
+void Engine::Exclusive::add(QueuePair& qp) {
+  engine_.queue_pairs_.insert(qp.qpn, &qp);
+  const std::size_t queue_pairs = engine_.queue_pairs_.size();
+  engine_.run_queue_.reserve(queue_pairs);
+  engine_.timers_.reserve(queue_pairs);
+  engine_.budget_.reserve(queue_pairs);
+}
+
+void Engine::Exclusive::remove(QueuePair& qp) {
+  engine_.take_requests();
+  engine_.run_queue_.remove(qp);
+  engine_.timers_.remove(qp);
+  engine_.budget_.forget(qp);
+  engine_.queue_pairs_.erase(qp.qpn);
+}
+
+void Engine::serve(QueuePair& qp) {
+  requests_.push(qp);
+  serve_requests();
+}
+
+void Engine::serve_requests() {
+  while (!requests_.empty() && mutex_.try_lock()) {
+    round(false);
+    const TimePoint next = next_deadline();
+    mutex_.unlock();
+    remind_thread(next);
+  }
+}
+
+void Engine::poll() {
+  // Looking first keeps the cache line shared between pollers.
+  if (!polled_.load(std::memory_order_relaxed)) polled_.store(true, std::memory_order_relaxed);
+  if (!mutex_.try_lock()) return;
+  round(true);
+  const TimePoint next = next_deadline();
+  mutex_.unlock();
+  remind_thread(next);
+  serve_requests();
+}
+
+TimePoint Engine::run_round() {
+  TimePoint next;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool more = round(true);
+    next = more ? TimePoint{} : next_deadline();
+    thread_deadline_ns_.store(next.ns);
+  }
+  return requests_.empty() ? next : TimePoint{};
+}
+
+// Whoever makes something due before the progress thread wakes up by itself tells it, once.
+void Engine::remind_thread(TimePoint next) {
+  std::int64_t deadline = thread_deadline_ns_.load();
+  if (next.ns < deadline && thread_deadline_ns_.compare_exchange_strong(deadline, INT64_MIN)) port_.wake();
+}
+
+TimePoint Engine::next_deadline() const {
+  if (run_queue_.empty()) return timers_.soonest();
+  return std::min(stalled_until_, timers_.soonest());
+}
+
+// True when there may be more to receive, or to send at once.
+bool Engine::round(bool may_receive) {
+  const TimePoint now = port_.now();
+  const bool more = may_receive && receive(now);
+  expire_timers(now);
+  take_requests();
+  transmit(now);
+  return more || (!run_queue_.empty() && now >= stalled_until_);
+}
+
+bool Engine::receive(TimePoint now) {
+  const std::size_t n = port_.receive(arrived_);
+  for (const port::InPacket& datagram : std::span(arrived_).first(n))
+    if (QueuePair* qp = receiver_.take(datagram, now)) run_queue_.push(*qp);
+  return n > 0;
+}
+
+// Each at most once a round, whatever its protocol says next: its timer is set anew after its turn.
+void Engine::expire_timers(TimePoint now) {
+  while (timers_.soonest() <= now && timers_.top() != nullptr) {
+    QueuePair& qp = *timers_.top();
+    timers_.remove(qp);
+    const std::lock_guard lock(qp.mutex);
+    qp.protocol.handle_timeout(now);
+    run_queue_.push(qp);
+  }
+}
+
+void Engine::take_requests() {
+  requests_.take_all([this](QueuePair& qp) { run_queue_.push(qp); });
+}
+
+void Engine::transmit(TimePoint now) {
+  if (now < stalled_until_) return;
+  for (int batches = 0; batches < batches_per_round && !run_queue_.empty(); ++batches) {
+    const std::size_t turns = run_queue_.size();
+    const std::size_t quota = std::max<std::size_t>(8, TxBatch::max_packets / turns);
+    for (std::size_t i = 0; i < turns && batch_.room() > 0; ++i)
+      if (!give_turn(quota, now)) break;
+    if (!batch_.flush(port_, now, [&](QueuePair& qp) { after_turn(qp, now); })) {
+      stalled_until_ = now + no_room_pause;
+      return;
+    }
+  }
+}
+
+// False when the batch must go out first, because somebody else uses the next queue pair.
+bool Engine::give_turn(std::size_t quota, TimePoint now) {
+  QueuePair& qp = run_queue_.pop();
+  std::unique_lock lock(qp.mutex, std::try_to_lock);
+  if (!lock) {
+    if (!batch_.empty()) {
+      run_queue_.push(qp);
+      return false;
+    }
+    lock.lock();
+  }
+  // Completions first: their readers need not wait for our acknowledgements to leave.
+  deliver_completions(qp, now);
+  qp.protocol.set_window(budget_.window_of(qp));
+  std::size_t payload_bytes = 0;
+  if (batch_.add(qp, lock, quota, now, payload_bytes)) {
+    if (payload_bytes > 0) budget_.note_payload(qp, now);
+  } else {
+    after_turn(qp, now);
+  }
+  return true;
+}
+
+void Engine::after_turn(QueuePair& qp, TimePoint now) {
+  deliver_completions(qp, now);
+  timers_.set(qp, qp.protocol.next_timeout());
+  if (qp.protocol.wants_transmit(now)) run_queue_.push(qp);
+}
+
+}  // namespace beeline::nic

@@ -1,0 +1,202 @@
+// For tests: a network in memory that loses, doubles, swaps and spoils datagrams as a seed
+// says, in real or in virtual time, and ports on it.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+#include "nic/guarded.h"
+#include "port/port.h"
+
+namespace beeline::nic::test {
+
+struct Faults {
+  double loss = 0, duplicate = 0, reorder = 0, corrupt = 0, no_room = 0;
+};
+
+class FakePort;
+
+class FakeNetwork {
+ public:
+  enum class Clock { real, manual };
+  explicit FakeNetwork(Clock clock = Clock::manual, std::uint64_t seed = 1) : clock_(clock), random_(seed) {}
+
+  std::unique_ptr<FakePort> make_port(std::uint8_t slot);
+  void set_faults(const Faults& faults) {
+    const std::lock_guard lock(mutex_);
+    faults_ = faults;
+  }
+  void advance(Duration by) { manual_ns_ += by.count(); }
+  TimePoint now() const {
+    if (clock_ == Clock::manual) return {manual_ns_};
+    return {std::chrono::steady_clock::now().time_since_epoch().count()};
+  }
+  std::uint64_t carried() const { return carried_; }  // datagrams that were handed to the network
+  // Called when the headers and the ICRC of a packet are done, before its payload is gathered.
+  std::function<void(const port::OutPacket&)> before_gather;
+
+  // A datagram from anywhere.
+  void inject(const IpAddress& source, const IpAddress& destination, std::uint16_t source_port, Bytes bytes) {
+    const std::lock_guard lock(mutex_);
+    deliver({source, destination, source_port, {bytes.begin(), bytes.end()}});
+  }
+
+ private:
+  friend class FakePort;
+  struct Datagram {
+    IpAddress source, destination;
+    std::uint16_t source_port = 0;
+    std::vector<std::byte> bytes;
+  };
+
+  void carry(Datagram datagram);
+  void deliver(Datagram datagram);
+
+  const Clock clock_;
+  std::atomic<std::int64_t> manual_ns_{1'000'000};
+  std::atomic<std::uint64_t> carried_{0};
+  std::mutex mutex_;
+  Prng random_;
+  Faults faults_;
+  std::map<std::uint8_t, FakePort*> ports_;  // by slot
+};
+
+class FakePort final : public port::Port {
+ public:
+  FakePort(FakeNetwork& network, std::uint8_t slot) : network_(network), slot_{slot} {}
+  ~FakePort() override {
+    const std::lock_guard lock(network_.mutex_);
+    network_.ports_.erase(slot_.value);
+  }
+
+  port::Slot slot() const override { return slot_; }
+  Result<void> open_address(const IpAddress& address) override {
+    const std::lock_guard lock(network_.mutex_);
+    if (address == unusable) return fail(Errc::not_found, "{} is not on this host", to_string(address));
+    addresses_.insert(address);
+    return {};
+  }
+  Result<std::uint16_t> source_port(const IpAddress&, std::uint32_t flow_hash) override {
+    return static_cast<std::uint16_t>(0xC000 | (flow_hash & 0x3FFF));
+  }
+  std::size_t receive_buffer_bytes() const override { return 256 * 1024; }
+
+  std::size_t send(std::span<port::OutPacket> packets) override {
+    const std::lock_guard lock(network_.mutex_);
+    std::size_t sent = 0;
+    bool full = false;
+    for (port::OutPacket& packet : packets) {
+      full = full || network_.random_.chance(network_.faults_.no_room);
+      packet.status = full ? port::SendStatus::no_room : gather(packet);
+      if (packet.status == port::SendStatus::sent) ++sent;
+    }
+    counters_.datagrams_sent += sent;
+    return sent;
+  }
+
+  std::size_t receive(std::span<port::InPacket> out) override {
+    const std::lock_guard lock(network_.mutex_);
+    handed_out_.clear();
+    while (handed_out_.size() < out.size() && !arrived_.empty()) {
+      handed_out_.push_back(std::move(arrived_.front()));
+      arrived_.pop_front();
+      auto& datagram = handed_out_.back();
+      out[handed_out_.size() - 1] = {datagram.source, datagram.destination, datagram.source_port,
+                                     datagram.bytes, false};
+    }
+    counters_.datagrams_received += handed_out_.size();
+    return handed_out_.size();
+  }
+
+  int wait_descriptor() const override { return -1; }
+  void wait(TimePoint deadline) override {
+    std::unique_lock lock(network_.mutex_);
+    ++waits;
+    asleep = true;
+    const auto ready = [&] { return woken_ || !arrived_.empty(); };
+    if (deadline == TimePoint::never())
+      something_.wait(lock, ready);
+    else
+      something_.wait_for(lock, std::clamp<Duration>(deadline - now(), 0ns, 10s), ready);
+    woken_ = false;
+    asleep = false;
+  }
+  void wake() override {
+    const std::lock_guard lock(network_.mutex_);
+    woken_ = true;
+    something_.notify_all();
+  }
+  TimePoint now() const override { return network_.now(); }
+  const port::PortCounters& counters() const override { return counters_; }
+  void abandon_after_fork() override {}
+
+  static constexpr IpAddress unusable = IpAddress::v4(192, 0, 2, 66);
+  std::atomic<bool> asleep{false};  // in wait()
+  std::atomic<int> waits{0};        // how often somebody went to sleep here
+
+ private:
+  friend class FakeNetwork;
+
+  // As the kernel does: memory that is not there is an error, not a crash.
+  port::SendStatus gather(const port::OutPacket& packet) {
+    if (network_.before_gather) network_.before_gather(packet);
+    FakeNetwork::Datagram datagram{packet.source, packet.destination, packet.source_port, {}};
+    for (const iovec& piece : packet.pieces) {
+      const std::size_t before = datagram.bytes.size();
+      datagram.bytes.resize(before + piece.iov_len);
+      if (!copy_guarded(datagram.bytes.data() + before, static_cast<const std::byte*>(piece.iov_base),
+                        piece.iov_len))
+        return port::SendStatus::fault;
+    }
+    network_.carry(std::move(datagram));
+    return port::SendStatus::sent;
+  }
+
+  FakeNetwork& network_;
+  const port::Slot slot_;
+  std::set<IpAddress> addresses_;
+  std::deque<FakeNetwork::Datagram> arrived_;
+  std::vector<FakeNetwork::Datagram> handed_out_;
+  std::condition_variable something_;
+  bool woken_ = false;
+  port::PortCounters counters_;
+};
+
+inline std::unique_ptr<FakePort> FakeNetwork::make_port(std::uint8_t slot) {
+  auto made = std::make_unique<FakePort>(*this, slot);
+  const std::lock_guard lock(mutex_);
+  ports_[slot] = made.get();
+  return made;
+}
+
+inline void FakeNetwork::carry(Datagram datagram) {
+  ++carried_;
+  if (random_.chance(faults_.loss)) return;
+  if (random_.chance(faults_.duplicate)) deliver(datagram);
+  if (random_.chance(faults_.corrupt))
+    datagram.bytes[random_.below(datagram.bytes.size())] ^= static_cast<std::byte>(1 + random_.below(255));
+  deliver(std::move(datagram));
+}
+
+inline void FakeNetwork::deliver(Datagram datagram) {
+  const std::uint8_t slot = datagram.bytes.size() > 5 ? load_u8(datagram.bytes.data() + 5) : 0;
+  const auto found = ports_.find(slot);
+  FakePort* to = found != ports_.end() ? found->second : ports_.empty() ? nullptr : ports_.begin()->second;
+  if (to == nullptr || !to->addresses_.contains(datagram.destination)) return;
+  to->arrived_.push_back(std::move(datagram));
+  if (to->arrived_.size() > 1 && random_.chance(faults_.reorder))
+    std::swap(to->arrived_.back(), to->arrived_[to->arrived_.size() - 2]);
+  to->something_.notify_all();
+}
+
+}  // namespace beeline::nic::test

@@ -1,0 +1,77 @@
+#include "nic/progress_thread.h"
+
+#include <pthread.h>
+
+#include <csignal>
+
+namespace beeline::nic {
+namespace {
+
+constexpr auto tick_interval = 1ms;
+
+// Signals are the application's: its handlers run on its own threads. Faults cannot be blocked, and ours
+// must reach the fault handlers.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
+      ::sigdelset(&all, fault);
+    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+ProgressThread::ProgressThread(Engine& engine, port::Port& port, const std::atomic<int>& armed_queues)
+    : engine_(engine), port_(port), armed_queues_(armed_queues) {
+  const BlockedSignals blocked;  // the thread inherits the mask
+  thread_ = std::make_unique<std::thread>([this] { run(); });
+  ::pthread_setname_np(thread_->native_handle(), "beeline");
+}
+
+ProgressThread::~ProgressThread() {
+  if (thread_ == nullptr) return;
+  stopping_.store(true);
+  port_.wake();
+  listen();
+  thread_->join();
+}
+
+void ProgressThread::run() {
+  while (!stopping_.load()) {
+    const TimePoint next = engine_.run_round();
+    if (next <= port_.now()) continue;
+    if (engine_.take_polled() && armed_queues_.load() == 0)
+      tick();
+    else
+      port_.wait(next);
+  }
+}
+
+void ProgressThread::tick() {
+  engine_.stop_reminding();
+  std::unique_lock lock(mutex_);
+  ticking_.store(true);
+  // Whoever arms a queue counts it first and looks at ticking_ then; here it is the other way round.
+  if (armed_queues_.load() == 0 && !stopping_.load()) nudged_.wait_for(lock, tick_interval);
+  ticking_.store(false);
+}
+
+void ProgressThread::listen() {
+  if (!ticking_.load()) return;
+  const std::lock_guard lock(mutex_);
+  nudged_.notify_one();
+}
+
+// The object of a thread that exists in the parent only can neither be joined nor destroyed: it is left.
+void ProgressThread::abandon_after_fork() { (void)thread_.release(); }
+
+}  // namespace beeline::nic

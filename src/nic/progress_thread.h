@@ -1,0 +1,46 @@
+// The thread that drives the engine when nobody else does: remote READs and WRITEs, acknowledgements and
+// retransmissions need no help from the application.
+//
+//   somebody polls    it only ticks slowly, and does not listen: a datagram wakes the poller's loop
+//   somebody waits    (an armed completion queue) it listens
+//   nobody does       it listens; without traffic and timers it sleeps for ever
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "nic/engine.h"
+
+namespace beeline::nic {
+
+class ProgressThread {
+ public:
+  // `armed_queues`: how many completion queues are armed.
+  ProgressThread(Engine& engine, port::Port& port, const std::atomic<int>& armed_queues);
+  ~ProgressThread();
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+
+  // A completion queue was armed: listen, if it only ticked.
+  void listen();
+  // In the child of a fork there is no such thread any more, and nothing to join.
+  void abandon_after_fork();
+
+ private:
+  void run();
+  void tick();
+
+  Engine& engine_;
+  port::Port& port_;
+  const std::atomic<int>& armed_queues_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> ticking_{false};
+  std::mutex mutex_;
+  std::condition_variable nudged_;
+  std::unique_ptr<std::thread> thread_;
+};
+
+}  // namespace beeline::nic

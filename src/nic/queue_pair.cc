@@ -1,0 +1,44 @@
+#include "nic/queue_pair.h"
+
+#include <array>
+
+#include "base/log.h"
+
+namespace beeline::nic {
+namespace {
+
+// Runs of completions for the same queue go together.
+bool push_all(QueuePair& qp, std::span<const proto::Completion> completions) {
+  bool room = true;
+  while (!completions.empty()) {
+    const bool is_receive = completions.front().is_receive;
+    std::size_t n = 1;
+    while (n < completions.size() && completions[n].is_receive == is_receive) ++n;
+    CompletionQueue* queue = is_receive ? qp.receive_cq : qp.send_cq;
+    room &= queue->push(completions.first(n));
+    completions = completions.subspan(n);
+  }
+  return room;
+}
+
+void to_error(QueuePair& qp, TimePoint now) {
+  if (qp.protocol.state() == proto::QpState::err || qp.protocol.state() == proto::QpState::reset) return;
+  proto::QpAttr attributes;
+  attributes.state = proto::QpState::err;
+  if (const auto done = qp.protocol.modify(now, attributes, proto::attr::state); !done)
+    logger()->error("queue pair {:#08x} could not be put into the error state: {}", qp.qpn.value,
+                    done.error().message);
+}
+
+}  // namespace
+
+void deliver_completions(QueuePair& qp, TimePoint now) {
+  std::array<proto::Completion, 32> completions;
+  while (qp.protocol.has_completions()) {
+    const std::size_t n = qp.protocol.poll_completions(completions);
+    if (n == 0) return;
+    if (!push_all(qp, std::span(completions).first(n))) to_error(qp, now);
+  }
+}
+
+}  // namespace beeline::nic

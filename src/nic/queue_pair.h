@@ -1,0 +1,61 @@
+// A queue pair as the card sees it: the protocol's, its peer, its completion queues, and what the
+// engine remembers of it.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "nic/card.h"
+#include "nic/completion_queue.h"
+#include "nic/timer_heap.h"
+
+namespace beeline::nic {
+
+// Where packets of a queue pair go, and where they must come from.
+struct Route {
+  bool known = false;
+  IpAddress local;
+  IpAddress remote;
+  std::uint16_t source_port = 0;
+};
+
+class QueuePair {
+ public:
+  QueuePair(const proto::QpSetup& setup, const QpRequest& request)
+      : qpn(setup.qpn),
+        device(request.device),
+        domain(request.domain),
+        send_cq(request.send_cq),
+        receive_cq(request.receive_cq),
+        protocol(setup) {}
+
+  const Qpn qpn;
+  const int device;
+  const PdId domain;
+  CompletionQueue* const send_cq;
+  CompletionQueue* const receive_cq;
+
+  // Guards these three. Locks are taken in the order engine, queue pair, completion queue;
+  // a thread that posts takes this one alone.
+  std::mutex mutex;
+  proto::RcQueuePair protocol;
+  Route route;
+  AddressVector address;
+
+  // Anybody may ask the engine to look at this queue pair (request_stack.h).
+  std::atomic<bool> requested{false};
+  QueuePair* next_requested = nullptr;
+
+  // The engine's, under its lock.
+  bool scheduled = false;
+  TimePoint timer = TimePoint::never();
+  std::size_t timer_place = TimerHeap<QueuePair>::nowhere;
+  bool sends_payload = false;  // recently: it shares the in-flight budget
+  TimePoint last_payload{};
+};
+
+// Moves completions to where they belong. A completion queue that overruns takes the queue pair
+// to ERR (IBTA vol. 1, 11.6.3.1). The caller holds qp.mutex.
+void deliver_completions(QueuePair& qp, TimePoint now);
+
+}  // namespace beeline::nic

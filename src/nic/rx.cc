@@ -1,0 +1,63 @@
+#include "nic/rx.h"
+
+#include "wire/icrc.h"
+
+namespace beeline::nic {
+namespace {
+
+// RC packets come from the peer's address and to ours; UDP source ports may change on the way.
+bool from_peer(const Route& route, const port::InPacket& datagram) {
+  return route.known && datagram.source == route.remote && datagram.destination == route.local;
+}
+
+}  // namespace
+
+QueuePair* Receiver::take(const port::InPacket& datagram, TimePoint now) {
+  ++counters_.received;
+  const auto packet = wire::parse(datagram.bytes);
+  if (!packet) {
+    ++counters_.malformed;
+    return nullptr;
+  }
+  if (!icrc_is_good(datagram)) return nullptr;
+  QueuePair* qp = find(*packet);
+  if (qp == nullptr) return nullptr;
+  const std::lock_guard lock(qp->mutex);
+  if (!from_peer(qp->route, datagram)) {
+    ++counters_.wrong_peer;
+    return nullptr;
+  }
+  counters_.wire_payload_received += packet->payload.size();
+  qp->protocol.handle_packet(now, *packet);
+  return qp;
+}
+
+// A plain UDP socket does not show the IP identification of a foreign sender, so any one that explains
+// the ICRC is accepted, and counted apart.
+bool Receiver::icrc_is_good(const port::InPacket& datagram) {
+  wire::IpUdp ip_udp;
+  ip_udp.source = datagram.source;
+  ip_udp.destination = datagram.destination;
+  ip_udp.source_port = datagram.source_port;
+  ip_udp.udp_payload_bytes = static_cast<std::uint16_t>(datagram.bytes.size());
+  switch (wire::check_icrc(ip_udp, datagram.bytes)) {
+    case wire::IcrcVerdict::good_exact:
+      ++counters_.icrc_exact;
+      return true;
+    case wire::IcrcVerdict::good_affine:
+      ++counters_.icrc_affine;
+      return true;
+    case wire::IcrcVerdict::bad:
+      break;
+  }
+  ++counters_.icrc_bad;
+  return false;
+}
+
+QueuePair* Receiver::find(const wire::PacketView& packet) {
+  QueuePair* qp = queue_pairs_.find(packet.headers.bth.destination);
+  if (qp == nullptr) ++counters_.no_queue_pair;
+  return qp;
+}
+
+}  // namespace beeline::nic

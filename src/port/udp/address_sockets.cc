@@ -1,0 +1,78 @@
+#include "port/udp/address_sockets.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "port/udp/socket_address.h"
+
+namespace beeline::port {
+namespace {
+// However many packets go astray, so often at most does a process ask around; less
+// often where asking does not help (probes are filtered, the kernel takes no program).
+constexpr Duration round_interval_min = 100ms, round_interval_max = 1600ms;
+}  // namespace
+
+Result<std::unique_ptr<AddressSockets>> AddressSockets::open(const IpAddress& address) {
+  BEELINE_TRY(const std::uint32_t scope_id, scope_of(address));
+  BEELINE_TRY(Descriptor data, open_data_socket(address, scope_id));
+  return std::unique_ptr<AddressSockets>(new AddressSockets(address, scope_id, std::move(data)));
+}
+
+AddressSockets::AddressSockets(const IpAddress& address, std::uint32_t scope_id, Descriptor data)
+    : address_(address),
+      scope_id_(scope_id),
+      data_(std::move(data)),
+      flows_(address, scope_id),
+      round_interval_(round_interval_min) {}
+
+void AddressSockets::tick(Slot own, TimePoint now) {
+  if (learner_.active() && learner_.give_up_if_late(now)) attach(own);
+  if (!learning_wanted_ || learner_.active() || now < next_round_) return;
+  learning_wanted_ = false;
+  next_round_ = now + round_interval_;
+  learner_.begin(secure_random(), now);
+  send_probes(own);
+}
+
+TimePoint AddressSockets::next_tick() const {
+  if (learner_.active()) return learner_.deadline();
+  return learning_wanted_ ? next_round_ : TimePoint::never();
+}
+
+void AddressSockets::learn(std::uint64_t nonce, std::uint8_t index, Slot holder, Slot own) {
+  if (learner_.record(nonce, index, holder)) attach(own);
+  send_probes(own);
+}
+
+// From the data socket to itself: the address is local, so this never leaves the host.
+void AddressSockets::send_probes(Slot own) {
+  const IndexLearner::Indices due = learner_.take_probes();
+  SocketAddress name;
+  const socklen_t length = fill(name, address_, roce_port, scope_id_);
+  for (int i = 0; i < due.count; ++i) {
+    const auto bytes = encode(Probe{static_cast<std::uint8_t>(due.first + i), own, learner_.nonce()});
+    // A probe that is lost costs a round that ends by its deadline.
+    ::sendto(data_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL, &name.any, length);
+  }
+}
+
+void AddressSockets::attach(Slot own) {
+  const SteeringTable table = learner_.table();
+  if (!attach_steering(data_.get(), table))
+    logger()->debug("cannot steer UDP {} on {}: packets of other processes will be handed over", roce_port,
+                    to_string(address_));
+  // All probes went elsewhere: there was no program yet. Now there is one: ask again.
+  const bool found = table.index_of_slot[own.value] >= 0;
+  if (!found) learning_wanted_ = true;
+  round_interval_ = found ? round_interval_min : std::min(2 * round_interval_, round_interval_max);
+}
+
+void AddressSockets::close_all() {
+  data_.reset();
+  flows_.close_all();
+}
+
+}  // namespace beeline::port

@@ -1,0 +1,32 @@
+// The UDP sockets: one that receives on an address's RoCE port, others that send.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/address.h"
+#include "base/result.h"
+#include "port/udp/descriptor.h"
+
+namespace beeline::port {
+
+// Interface index of a link-local IPv6 address; 0 for other addresses.
+Result<std::uint32_t> scope_of(const IpAddress& address);
+
+// Bound to address:4791, shared with other processes of the same user; reports the
+// ECN field, takes IPv6 datagrams without a checksum (RoCE v2 peers send such).
+// Errors: in_use names who holds the port, not_found: the address is not on this host.
+Result<Descriptor> open_data_socket(const IpAddress& address, std::uint32_t scope_id);
+
+// Bound to address:port, never receives. Empty without an error: the port is taken.
+//
+// The ICRC covers IPv4's identification field, so we must know what the kernel will
+// write: 0 with DF set, which it does for unconnected sockets that never fragment.
+// IP_PMTUDISC_PROBE does that and also ignores forged ICMP "fragmentation needed".
+Result<Descriptor> open_flow_socket(const IpAddress& address, std::uint16_t port, std::uint32_t scope_id);
+
+// What getsockopt(SO_RCVBUF) says that a data socket gets here; the kernel charges
+// buffers against it, not payload.
+std::size_t granted_receive_buffer();
+
+}  // namespace beeline::port

@@ -1,0 +1,189 @@
+#include "port/udp/handover.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace beeline::port {
+namespace {
+
+constexpr std::uint32_t magic = 0x42656548;  // "BeeH"
+constexpr std::uint8_t version = 1;
+constexpr std::uint32_t listener_tag = UINT32_MAX;
+// Garbage for slots that nobody owns must not cost three system calls a packet.
+constexpr Duration refusal_memory = 1ms;
+constexpr int link_buffer_bytes = 1 << 20;
+
+bool belongs_to(int socket, uid_t user) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == user;
+}
+
+}  // namespace
+
+HandOverHeader encode(const HandOverMessage& message) {
+  HandOverHeader header{};
+  store_be32(header.data(), magic);
+  store_u8(header.data() + 4, version);
+  store_u8(header.data() + 5, static_cast<std::uint8_t>(message.kind));
+  store_u8(header.data() + 6, message.congestion_experienced ? 1 : 0);
+  store_u8(header.data() + 7, message.index);
+  store_be16(header.data() + 8, message.source_port);
+  store_u8(header.data() + 10, message.sender.value);
+  std::memcpy(header.data() + 16, message.source.bytes.data(), 16);
+  std::memcpy(header.data() + 32, message.destination.bytes.data(), 16);
+  return header;
+}
+
+std::optional<HandOverMessage> decode_handover(Bytes bytes) {
+  if (bytes.size() < handover_header_bytes) return std::nullopt;
+  const std::byte* p = bytes.data();
+  const std::uint8_t kind = load_u8(p + 5), flags = load_u8(p + 6);
+  if (load_be32(p) != magic || load_u8(p + 4) != version || flags > 1) return std::nullopt;
+  if (kind != static_cast<std::uint8_t>(HandOverMessage::Kind::packet) &&
+      kind != static_cast<std::uint8_t>(HandOverMessage::Kind::answer))
+    return std::nullopt;
+  for (std::size_t i = 11; i < 16; ++i)
+    if (load_u8(p + i) != 0) return std::nullopt;
+  HandOverMessage message;
+  message.kind = static_cast<HandOverMessage::Kind>(kind);
+  message.congestion_experienced = flags == 1;
+  message.index = load_u8(p + 7);
+  message.source_port = load_be16(p + 8);
+  message.sender.value = load_u8(p + 10);
+  std::memcpy(message.source.bytes.data(), p + 16, 16);
+  std::memcpy(message.destination.bytes.data(), p + 32, 16);
+  return message;
+}
+
+Result<std::unique_ptr<HandOver>> HandOver::create() {
+  BEELINE_TRY(ClaimedSlot claimed, claim_slot());
+  Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return fail_errno(errno, "cannot make an epoll descriptor");
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = listener_tag;
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, claimed.listener.get(), &event) != 0)
+    return fail_errno(errno, "cannot watch the socket of a slot");
+  return std::unique_ptr<HandOver>(new HandOver(std::move(claimed), std::move(epoll)));
+}
+
+HandOver::HandOver(ClaimedSlot claimed, Descriptor epoll)
+    : slot_(claimed.slot),
+      user_(::geteuid()),
+      listener_(std::move(claimed.listener)),
+      epoll_(std::move(epoll)),
+      incoming_(incoming_max),
+      buffers_(batch_max * buffer_bytes) {}
+
+HandOver::Outcome HandOver::connect_to(Slot slot, TimePoint now) {
+  if (now < refused_until_[slot.value]) return Outcome::refused;
+  Descriptor peer(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!peer) return Outcome::full;
+  // Room for the burst that may be under way when a process joins; the kernel grants up to wmem_max.
+  ::setsockopt(peer.get(), SOL_SOCKET, SO_SNDBUF, &link_buffer_bytes, sizeof link_buffer_bytes);
+  const SlotName name(slot);
+  if (::connect(peer.get(), name.get(), name.length) != 0 && errno == EAGAIN) return Outcome::full;
+  // A socket that is not connected has no peer, hence no credentials either.
+  if (!belongs_to(peer.get(), user_)) {
+    refused_until_[slot.value] = now + refusal_memory;
+    return Outcome::refused;
+  }
+  outgoing_[slot.value] = std::move(peer);
+  return Outcome::passed;
+}
+
+HandOver::Outcome HandOver::pass(Slot slot, const HandOverMessage& message, Bytes payload, TimePoint now) {
+  HandOverHeader header = encode(message);
+  iovec pieces[2] = {{header.data(), header.size()},
+                     {const_cast<std::byte*>(payload.data()), payload.size()}};
+  msghdr envelope{};
+  envelope.msg_iov = pieces;
+  envelope.msg_iovlen = 2;
+  Descriptor& peer = outgoing_[slot.value];
+  // Twice: the owner we were connected to may have died and the slot have a new one.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (!peer)
+      if (const Outcome connected = connect_to(slot, now); connected != Outcome::passed) return connected;
+    if (::sendmsg(peer.get(), &envelope, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Outcome::passed;
+    if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) return Outcome::full;
+    peer.reset();
+  }
+  return Outcome::refused;
+}
+
+void HandOver::accept_peers(std::uint64_t& refused) {
+  for (std::size_t i = 0; i < batch_max; ++i) {
+    Descriptor peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!peer) return;
+    admit(std::move(peer), refused);
+  }
+}
+
+void HandOver::admit(Descriptor peer, std::uint64_t& refused) {
+  const auto place = std::find_if(incoming_.begin(), incoming_.end(), [](const Descriptor& d) { return !d; });
+  if (place == incoming_.end() || !belongs_to(peer.get(), user_)) {
+    ++refused;
+    return;
+  }
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = static_cast<std::uint32_t>(place - incoming_.begin());
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peer.get(), &event) == 0) *place = std::move(peer);
+}
+
+// True when `out` was filled.
+bool HandOver::read_one(Descriptor& peer, Received& out, MutableBytes buffer, std::uint64_t& refused) {
+  iovec piece{buffer.data(), buffer.size()};
+  msghdr envelope{};
+  envelope.msg_iov = &piece;
+  envelope.msg_iovlen = 1;
+  const ssize_t length = ::recvmsg(peer.get(), &envelope, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (length < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (length <= 0) {
+    peer.reset();  // also leaves the epoll set: nobody else has this descriptor
+    return false;
+  }
+  const auto message = decode_handover(buffer.first(static_cast<std::size_t>(length)));
+  if ((envelope.msg_flags & MSG_TRUNC) != 0 || !message) {
+    ++refused;
+    return false;
+  }
+  out.message = *message;
+  out.payload =
+      buffer.subspan(handover_header_bytes, static_cast<std::size_t>(length) - handover_header_bytes);
+  return true;
+}
+
+std::size_t HandOver::receive(std::span<Received> out, std::uint64_t& refused) {
+  const std::size_t limit = std::min(out.size(), batch_max);
+  if (limit == 0 || !epoll_) return 0;
+  epoll_event events[batch_max];
+  // One message per ready peer and call; epoll rotates among those that stay ready.
+  const int ready = ::epoll_wait(epoll_.get(), events, static_cast<int>(limit), 0);
+  std::size_t filled = 0;
+  for (int i = 0; i < ready; ++i) {
+    if (events[i].data.u32 == listener_tag) {
+      accept_peers(refused);
+      continue;
+    }
+    Descriptor& peer = incoming_[events[i].data.u32];
+    const MutableBytes buffer{buffers_.data() + filled * buffer_bytes, buffer_bytes};
+    if (peer && read_one(peer, out[filled], buffer, refused)) ++filled;
+  }
+  return filled;
+}
+
+void HandOver::close_all() {
+  listener_.reset();
+  epoll_.reset();
+  for (Descriptor& peer : outgoing_) peer.reset();
+  for (Descriptor& peer : incoming_) peer.reset();
+}
+
+}  // namespace beeline::port

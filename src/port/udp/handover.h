@@ -1,0 +1,90 @@
+// The hand-over channel: packets that the kernel gave to the wrong process go from
+// there to the process that owns their slot, and processes tell each other what they
+// learned about steering. Over the slots' sockets (slot.h).
+//
+// Only processes of our own user are talked to, in both directions; what they send
+// is validated all the same. Nothing blocks, everything is bounded.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "port/port.h"
+#include "port/udp/descriptor.h"
+#include "port/udp/slot.h"
+
+namespace beeline::port {
+
+// The largest UDP payload of RoCE v2 is 4096 + 36 bytes of headers + 4 of ICRC.
+inline constexpr std::size_t datagram_bytes_max = 4096 + 64;
+
+struct HandOverMessage {
+  enum class Kind : std::uint8_t {
+    packet = 1,  // the payload is a datagram
+    answer = 2,  // the payload is a nonce: `sender` holds `index` at `destination` (steering.h)
+  };
+  Kind kind = Kind::packet;
+  Slot sender;
+  bool congestion_experienced = false;
+  std::uint8_t index = 0;
+  std::uint16_t source_port = 0;
+  IpAddress source;
+  IpAddress destination;
+};
+
+inline constexpr std::size_t handover_header_bytes = 48;
+using HandOverHeader = std::array<std::byte, handover_header_bytes>;
+
+HandOverHeader encode(const HandOverMessage& message);
+std::optional<HandOverMessage> decode_handover(Bytes bytes);  // the header only; nothing when it is none
+
+class HandOver {
+ public:
+  struct Received {
+    HandOverMessage message;
+    MutableBytes payload;  // valid until the next receive()
+  };
+  enum class Outcome : std::uint8_t { passed, refused, full };
+
+  static Result<std::unique_ptr<HandOver>> create();
+
+  Slot slot() const { return slot_; }
+  // Polls readable when receive() has something to do.
+  int descriptor() const { return epoll_.get(); }
+
+  // To the owner of `slot`. refused: nobody owns it, or a foreign user does.
+  Outcome pass(Slot slot, const HandOverMessage& message, Bytes payload, TimePoint now);
+  // Accepts new peers and takes at most out.size() and batch_max messages. Adds what it threw away to
+  // `refused`.
+  std::size_t receive(std::span<Received> out, std::uint64_t& refused);
+  void close_all();
+
+  static constexpr std::size_t batch_max = 16;
+
+ private:
+  static constexpr std::size_t buffer_bytes = handover_header_bytes + datagram_bytes_max;
+  static constexpr std::size_t incoming_max = 2 * slot_count;
+
+  HandOver(ClaimedSlot claimed, Descriptor epoll);
+  Outcome connect_to(Slot slot, TimePoint now);
+  void accept_peers(std::uint64_t& refused);
+  void admit(Descriptor peer, std::uint64_t& refused);
+  bool read_one(Descriptor& peer, Received& out, MutableBytes buffer, std::uint64_t& refused);
+
+  Slot slot_;
+  uid_t user_;
+  Descriptor listener_, epoll_;
+  std::array<Descriptor, slot_count> outgoing_;
+  std::array<TimePoint, slot_count> refused_until_{};  // no second look at a missing owner before this
+  std::vector<Descriptor> incoming_;
+  std::vector<std::byte> buffers_;
+};
+
+}  // namespace beeline::port

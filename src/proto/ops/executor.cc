@@ -1,0 +1,117 @@
+#include "proto/ops/executor.h"
+
+#include "proto/ops/gather.h"
+
+namespace beeline::proto {
+namespace {
+
+using wire::NakCode;
+
+// A peer that may not touch a region learns so; a region that we cannot reach is our fault.
+Verdict remote_refusal(MemoryStatus status) {
+  return Verdict::nak(status == MemoryStatus::fault ? NakCode::remote_operation : NakCode::remote_access);
+}
+
+}  // namespace
+
+Verdict Executor::execute(const Fragment& fragment, Access granted) {
+  const auto kind = fragment.is_write ? Message::Kind::write : Message::Kind::send;
+  const auto expected = fragment.first ? Message::Kind::none : kind;
+  if (message_.kind != expected) return Verdict::nak(NakCode::invalid_request);
+  const Verdict verdict = fragment.is_write ? write(fragment, granted) : send(fragment);
+  if (verdict.kind == Verdict::Kind::ok) {
+    message_.kind = kind;
+    message_.done += static_cast<std::uint32_t>(fragment.payload.size());
+    if (fragment.last) message_ = {};
+  }
+  return verdict;
+}
+
+Verdict Executor::send(const Fragment& fragment) {
+  if (receives_.empty()) return Verdict::not_ready();
+  const ReceiveRequest& receive = receives_.front();
+  const std::uint64_t end = std::uint64_t{message_.done} + fragment.payload.size();
+  if (end > receive.length) return fail_receive(WcStatus::local_length_error, NakCode::invalid_request);
+  if (end > max_message_bytes) return fail_receive(WcStatus::local_length_error, NakCode::invalid_request);
+  if (scatter(memory_, domain_, receive.sges, message_.done, fragment.payload) != MemoryStatus::ok)
+    return fail_receive(WcStatus::local_protection_error, NakCode::remote_operation);
+  if (fragment.last) complete_receive(fragment, WcOpcode::receive);
+  return Verdict::ok(fragment.last);
+}
+
+Verdict Executor::write(const Fragment& fragment, Access granted) {
+  const bool needs_receive = fragment.last && fragment.has_immediate;
+  if (fragment.first) {
+    const Verdict verdict = begin_write(fragment, granted);
+    if (verdict.kind != Verdict::Kind::ok) return verdict;
+  }
+  if (write_size_is_wrong(fragment)) return Verdict::nak(NakCode::invalid_request);
+  if (needs_receive && receives_.empty()) return Verdict::not_ready();
+  if (!fragment.payload.empty()) {
+    const MemoryStatus status = memory_.write(domain_, message_.rkey, message_.address + message_.done,
+                                              fragment.payload, Access::remote_write);
+    if (status != MemoryStatus::ok) return remote_refusal(status);
+  }
+  if (needs_receive) complete_receive(fragment, WcOpcode::receive_write_imm);
+  return Verdict::ok(fragment.last);
+}
+
+Verdict Executor::begin_write(const Fragment& fragment, Access granted) {
+  if (!allows(granted, Access::remote_write) || fragment.length > max_message_bytes)
+    return Verdict::nak(NakCode::invalid_request);
+  if (fragment.length != 0) {
+    const MemoryStatus status =
+        memory_.check(domain_, fragment.rkey, fragment.remote_address, fragment.length, Access::remote_write);
+    if (status != MemoryStatus::ok) return remote_refusal(status);
+  }
+  // The kind stays `none` until the first piece has been executed: an RNR starts anew.
+  message_.address = fragment.remote_address;
+  message_.rkey = fragment.rkey;
+  message_.length = fragment.length;
+  message_.done = 0;
+  return Verdict::ok(false);
+}
+
+// The last piece ends exactly at the announced length, and no other piece does.
+bool Executor::write_size_is_wrong(const Fragment& fragment) const {
+  const std::uint64_t left = message_.length - message_.done;
+  return fragment.last ? fragment.payload.size() != left : fragment.payload.size() >= left;
+}
+
+Verdict Executor::check_read(std::uint64_t address, Key rkey, std::uint32_t length, Access granted) {
+  if (!allows(granted, Access::remote_read) || length > max_message_bytes)
+    return Verdict::nak(NakCode::invalid_request);
+  if (length != 0) {
+    const MemoryStatus status = memory_.check(domain_, rkey, address, length, Access::remote_read);
+    if (status != MemoryStatus::ok) return remote_refusal(status);
+  }
+  return Verdict::ok(true);
+}
+
+Verdict Executor::fail_receive(WcStatus status, NakCode code) {
+  Completion completion;
+  completion.wr_id = receives_.front().wr_id;
+  completion.status = status;
+  completion.opcode = WcOpcode::receive;
+  completion.is_receive = true;
+  completion.qpn = qpn_;
+  receives_.pop();
+  completions_.push(completion);
+  return Verdict::nak(code);
+}
+
+void Executor::complete_receive(const Fragment& fragment, WcOpcode opcode) {
+  Completion completion;
+  completion.wr_id = receives_.front().wr_id;
+  completion.opcode = opcode;
+  completion.is_receive = true;
+  completion.has_immediate = fragment.has_immediate;
+  completion.solicited = fragment.solicited;
+  completion.immediate = fragment.has_immediate ? fragment.immediate : 0;
+  completion.byte_length = message_.done + static_cast<std::uint32_t>(fragment.payload.size());
+  completion.qpn = qpn_;
+  receives_.pop();
+  completions_.push(completion);
+}
+
+}  // namespace beeline::proto

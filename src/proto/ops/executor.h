@@ -1,0 +1,76 @@
+// What an incoming operation does to memory and to the receive queue: the responder's
+// rules, whichever lane the operation came by (IBTA vol. 1, 9.7.4 and 9.9.3).
+#pragma once
+
+#include <cstdint>
+
+#include "proto/ops/completion_ring.h"
+#include "proto/ops/receive_queue.h"
+#include "proto/types.h"
+
+namespace beeline::proto {
+
+// What to tell the requester.
+struct Verdict {
+  enum class Kind : std::uint8_t { ok, rnr, nak } kind = Kind::ok;
+  wire::NakCode code{};       // of a nak
+  bool ends_message = false;  // of an ok: the message is complete
+
+  static constexpr Verdict ok(bool ends_message) { return {Kind::ok, {}, ends_message}; }
+  static constexpr Verdict not_ready() { return {Kind::rnr, {}, false}; }
+  static constexpr Verdict nak(wire::NakCode code) { return {Kind::nak, code, false}; }
+  friend constexpr bool operator==(const Verdict&, const Verdict&) = default;
+};
+
+// A piece of a SEND or WRITE, as big as the lane carries at once.
+struct Fragment {
+  bool is_write = false;
+  bool first = false;
+  bool last = false;
+  bool has_immediate = false;  // meaningful in the last piece
+  bool solicited = false;      // likewise
+  std::uint32_t immediate = 0;
+  std::uint64_t remote_address = 0;  // of a WRITE, in the first piece, with rkey and length
+  Key rkey{};
+  std::uint32_t length = 0;  // of the whole message
+  Bytes payload;
+};
+
+class Executor {
+ public:
+  Executor(Memory& memory, PdId domain, Qpn qpn, ReceiveQueue& receives, CompletionRing& completions)
+      : memory_(memory), domain_(domain), qpn_(qpn), receives_(receives), completions_(completions) {}
+
+  // `granted`: the access flags of the queue pair. After a nak the queue pair is in error.
+  Verdict execute(const Fragment& fragment, Access granted);
+  // Whether a READ may be served; the bytes are read when they leave.
+  Verdict check_read(std::uint64_t address, Key rkey, std::uint32_t length, Access granted);
+
+  bool in_message() const { return message_.kind != Message::Kind::none; }
+  void reset() { message_ = {}; }
+
+ private:
+  struct Message {
+    enum class Kind : std::uint8_t { none, send, write } kind = Kind::none;
+    std::uint64_t address = 0;  // of a WRITE
+    Key rkey{};
+    std::uint32_t length = 0;  // of a WRITE, announced
+    std::uint32_t done = 0;    // bytes so far
+  };
+
+  Verdict send(const Fragment& fragment);
+  Verdict write(const Fragment& fragment, Access granted);
+  Verdict begin_write(const Fragment& fragment, Access granted);
+  bool write_size_is_wrong(const Fragment& fragment) const;
+  Verdict fail_receive(WcStatus status, wire::NakCode code);
+  void complete_receive(const Fragment& fragment, WcOpcode opcode);
+
+  Memory& memory_;
+  PdId domain_;
+  Qpn qpn_;
+  ReceiveQueue& receives_;
+  CompletionRing& completions_;
+  Message message_;
+};
+
+}  // namespace beeline::proto

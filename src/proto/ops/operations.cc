@@ -1,0 +1,110 @@
+#include "proto/ops/operations.h"
+
+#include "base/check.h"
+#include "proto/ops/gather.h"
+#include "proto/ops/qp_state.h"
+
+namespace beeline::proto {
+namespace {
+
+Memory& checked(Memory* memory) {
+  BEELINE_CHECK(memory != nullptr);
+  return *memory;
+}
+
+QpLimits checked(const QpLimits& limits) {
+  BEELINE_CHECK(limits.send_sges <= max_sge && limits.receive_sges <= max_sge);
+  BEELINE_CHECK(limits.inline_bytes <= max_inline_bytes);
+  return limits;
+}
+
+}  // namespace
+
+Operations::Operations(const QpSetup& setup)
+    : memory_(checked(setup.memory)),
+      domain_(setup.domain),
+      qpn_(setup.qpn),
+      limits_(checked(setup.limits)),
+      sends_(limits_),
+      receives_(limits_),
+      completions_(std::size_t{limits_.send_depth} + limits_.receive_depth),
+      executor_(memory_, domain_, qpn_, receives_, completions_) {}
+
+Result<void> Operations::modify(const QpAttr& attributes, std::uint32_t mask) {
+  const QpState from = state();
+  const QpState to = (mask & attr::state) != 0 ? attributes.state : from;
+  BEELINE_TRY_VOID(check_transition(from, to, mask));
+  if ((mask & attr::current_state) != 0 && attributes.current_state != from)
+    return fail(Errc::invalid_argument, "queue pair is in {}, not in {} as the current state attribute says",
+                name(from), name(attributes.current_state));
+  BEELINE_TRY_VOID(check_values(attributes, mask));
+  merge_attributes(attributes_, attributes, mask);
+  attributes_.state = attributes_.current_state = to;
+  if (to == QpState::reset) clear();
+  if (to == QpState::err) flush();
+  return {};
+}
+
+PostResult Operations::post_send(const SendWr& wr) {
+  if (state() != QpState::rts && state() != QpState::err) return PostResult::bad_state;
+  const PostResult result = sends_.post(wr, completions_.sends());
+  if (result == PostResult::ok && state() == QpState::err) flush();
+  return result;
+}
+
+PostResult Operations::post_recv(const RecvWr& wr) {
+  if (state() == QpState::reset) return PostResult::bad_state;
+  const PostResult result = receives_.post(wr, completions_.receives());
+  if (result == PostResult::ok && state() == QpState::err) flush();
+  return result;
+}
+
+WcStatus Operations::check_send(const SendRequest& request) {
+  const bool is_read = request.opcode == WrOpcode::read;
+  if (is_read && attributes_.max_rd_atomic == 0) return WcStatus::local_qp_operation_error;
+  const Access need = is_read ? Access::local_write : Access::none;
+  const MemoryStatus status = check_all(memory_, domain_, request.sges, need);
+  return status == MemoryStatus::ok ? WcStatus::success : WcStatus::local_protection_error;
+}
+
+void Operations::complete_send() {
+  const SendRequest& request = sends_.front();
+  if (request.signaled) completions_.push(completion_of(request, WcStatus::success, qpn_));
+  sends_.pop();
+}
+
+void Operations::fail_send(WcStatus status) {
+  completions_.push(completion_of(sends_.front(), status, qpn_));
+  sends_.pop();
+  enter_error();
+}
+
+void Operations::enter_error() {
+  attributes_.state = attributes_.current_state = QpState::err;
+  flush();
+}
+
+void Operations::flush() {
+  for (; !sends_.empty(); sends_.pop())
+    completions_.push(completion_of(sends_.front(), WcStatus::flushed, qpn_));
+  for (; !receives_.empty(); receives_.pop()) {
+    Completion completion;
+    completion.wr_id = receives_.front().wr_id;
+    completion.status = WcStatus::flushed;
+    completion.opcode = WcOpcode::receive;
+    completion.is_receive = true;
+    completion.qpn = qpn_;
+    completions_.push(completion);
+  }
+  executor_.reset();
+}
+
+void Operations::clear() {
+  sends_.clear();
+  receives_.clear();
+  completions_.clear();
+  executor_.reset();
+  attributes_ = {};
+}
+
+}  // namespace beeline::proto

@@ -1,0 +1,82 @@
+// The half of a queue pair that no lane may change: state, queues, the responder's rules,
+// completion order, flushing. A lane (reliability/ for packets, direct_lane.h for memory)
+// moves the operations between two of these.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "proto/ops/completion_ring.h"
+#include "proto/ops/executor.h"
+#include "proto/ops/receive_queue.h"
+#include "proto/ops/send_queue.h"
+#include "proto/queue_pair.h"
+#include "proto/types.h"
+
+namespace beeline::proto {
+
+// The status of a send request that was refused with this code.
+constexpr WcStatus status_of(wire::NakCode code) {
+  switch (code) {
+    case wire::NakCode::psn_sequence:
+      return WcStatus::retry_exceeded;
+    case wire::NakCode::invalid_request:
+      return WcStatus::remote_invalid_request;
+    case wire::NakCode::remote_access:
+      return WcStatus::remote_access_error;
+    case wire::NakCode::remote_operation:
+      return WcStatus::remote_operation_error;
+  }
+  return WcStatus::remote_operation_error;
+}
+
+class Operations {
+ public:
+  explicit Operations(const QpSetup& setup);
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
+
+  // Applies a checked transition: entering ERR flushes, entering RESET clears.
+  Result<void> modify(const QpAttr& attributes, std::uint32_t mask);
+  QpState state() const { return attributes_.state; }
+  const QpAttr& attributes() const { return attributes_; }
+  bool can_receive() const { return state() == QpState::rtr || state() == QpState::rts; }
+  bool can_send() const { return state() == QpState::rts; }
+
+  PostResult post_send(const SendWr& wr);
+  PostResult post_recv(const RecvWr& wr);
+
+  const SendQueue& sends() const { return sends_; }
+  Executor& executor() { return executor_; }
+  CompletionRing& completions() { return completions_; }
+  const CompletionRing& completions() const { return completions_; }
+  Memory& memory() { return memory_; }
+  PdId domain() const { return domain_; }
+  Qpn qpn() const { return qpn_; }
+  const QpLimits& limits() const { return limits_; }
+
+  // Whether a send request can be carried out as far as this side goes; success if so.
+  WcStatus check_send(const SendRequest& request);
+  // The oldest send request is done: one completion if it is signalled.
+  void complete_send();
+  // The oldest send request failed: one completion in any case, then everything is flushed.
+  void fail_send(WcStatus status);
+  // Flushes both queues; the queue pair is in ERR afterwards.
+  void enter_error();
+
+ private:
+  void flush();
+  void clear();
+
+  Memory& memory_;
+  PdId domain_;
+  Qpn qpn_;
+  QpLimits limits_;
+  QpAttr attributes_;
+  SendQueue sends_;
+  ReceiveQueue receives_;
+  CompletionRing completions_;
+  Executor executor_;
+};
+
+}  // namespace beeline::proto

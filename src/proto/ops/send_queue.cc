@@ -1,0 +1,95 @@
+#include "proto/ops/send_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "proto/ops/gather.h"
+
+namespace beeline::proto {
+
+Completion completion_of(const SendRequest& request, WcStatus status, Qpn qpn) {
+  Completion completion;
+  completion.wr_id = request.wr_id;
+  completion.status = status;
+  completion.qpn = qpn;
+  switch (request.opcode) {
+    case WrOpcode::send:
+    case WrOpcode::send_imm:
+      completion.opcode = WcOpcode::send;
+      break;
+    case WrOpcode::write:
+    case WrOpcode::write_imm:
+      completion.opcode = WcOpcode::write;
+      break;
+    case WrOpcode::read:
+      completion.opcode = WcOpcode::read;
+      completion.byte_length = request.length;
+      break;
+  }
+  return completion;
+}
+
+SendQueue::SendQueue(const QpLimits& limits)
+    : limits_(limits),
+      ring_(limits.send_depth),
+      sges_(ring_.slots() * limits.send_sges),
+      inline_store_(ring_.slots() * limits.inline_bytes) {}
+
+PostResult SendQueue::admit(const SendWr& wr, std::uint64_t length, std::size_t unpolled) const {
+  if (wr.sges.size() > limits_.send_sges) return PostResult::too_many_sges;
+  if (length > max_message_bytes) return PostResult::too_long;
+  // A READ brings bytes in: there is nothing it could carry inline.
+  if (wr.inline_data && (length > limits_.inline_bytes || wr.opcode == WrOpcode::read))
+    return PostResult::inline_too_long;
+  if (ring_.size() + unpolled >= limits_.send_depth) return PostResult::queue_full;
+  return PostResult::ok;
+}
+
+PostResult SendQueue::post(const SendWr& wr, std::size_t unpolled) {
+  const std::uint64_t length = total_length(wr.sges);
+  if (const PostResult result = admit(wr, length, unpolled); result != PostResult::ok) return result;
+  const std::uint64_t sequence = ring_.tail();
+  const std::size_t slot = ring_.slot(sequence);
+  SendRequest& request = ring_.push();
+  request = {};
+  request.wr_id = wr.wr_id;
+  request.remote_address = wr.remote_address;
+  request.reads_before = last_read_;
+  request.length = static_cast<std::uint32_t>(length);
+  request.immediate = wr.immediate;
+  request.rkey = wr.rkey;
+  request.opcode = wr.opcode;
+  request.signaled = wr.signaled || limits_.signal_all;
+  request.solicited = wr.solicited;
+  request.fence = wr.fence;
+  request.inline_data = wr.inline_data;
+  if (wr.inline_data) {
+    request.inline_bytes = copy_inline(slot, wr.sges);
+  } else {
+    const std::span<Sge> store = std::span(sges_).subspan(slot * limits_.send_sges, wr.sges.size());
+    std::copy(wr.sges.begin(), wr.sges.end(), store.begin());
+    request.sges = store;
+  }
+  if (wr.opcode == WrOpcode::read) last_read_ = sequence + 1;
+  return PostResult::ok;
+}
+
+Bytes SendQueue::copy_inline(std::size_t slot, std::span<const Sge> sges) {
+  const MutableBytes store =
+      std::span(inline_store_).subspan(slot * limits_.inline_bytes, limits_.inline_bytes);
+  std::size_t used = 0;
+  for (const Sge& sge : sges) {
+    if (sge.length == 0) continue;
+    // Inline data is the poster's own memory, named by plain address.
+    std::memcpy(store.data() + used, reinterpret_cast<const void*>(sge.address), sge.length);
+    used += sge.length;
+  }
+  return store.first(used);
+}
+
+void SendQueue::clear() {
+  ring_.clear();
+  last_read_ = 0;
+}
+
+}  // namespace beeline::proto

@@ -1,0 +1,69 @@
+// The send queue: work requests with their copied pieces and inline bytes, in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "proto/queue_pair.h"
+#include "proto/ring.h"
+#include "proto/types.h"
+
+namespace beeline::proto {
+
+struct SendRequest {
+  std::uint64_t wr_id = 0;
+  std::uint64_t remote_address = 0;
+  std::uint64_t reads_before = 0;  // one past the sequence number of the last READ posted before; 0: none
+  std::span<const Sge> sges;       // into the queue's own store
+  Bytes inline_bytes;              // likewise
+  std::uint32_t length = 0;        // of the message
+  std::uint32_t immediate = 0;
+  Key rkey{};
+  WrOpcode opcode{};
+  bool signaled = false;
+  bool solicited = false;
+  bool fence = false;
+  bool inline_data = false;
+};
+
+// The completion that a work request gets.
+Completion completion_of(const SendRequest& request, WcStatus status, Qpn qpn);
+
+class SendQueue {
+ public:
+  explicit SendQueue(const QpLimits& limits);
+
+  // `unpolled`: completions of this queue that still occupy places.
+  PostResult post(const SendWr& wr, std::size_t unpolled);
+
+  std::uint64_t head() const { return ring_.head(); }
+  std::uint64_t tail() const { return ring_.tail(); }
+  bool empty() const { return ring_.empty(); }
+  std::size_t slot(std::uint64_t sequence) const { return ring_.slot(sequence); }
+  std::size_t slots() const { return ring_.slots(); }
+  const SendRequest& operator[](std::uint64_t sequence) const { return ring_[sequence]; }
+  const SendRequest& front() const { return ring_.front(); }
+  void pop() { ring_.pop(); }
+  void clear();
+
+  // A fenced request starts when every READ posted before it is complete
+  // (IBV_SEND_FENCE).
+  bool fenced(std::uint64_t sequence) const {
+    const SendRequest& request = ring_[sequence];
+    return request.fence && request.reads_before > ring_.head();
+  }
+
+ private:
+  PostResult admit(const SendWr& wr, std::uint64_t length, std::size_t unpolled) const;
+  Bytes copy_inline(std::size_t slot, std::span<const Sge> sges);
+
+  QpLimits limits_;
+  Ring<SendRequest> ring_;
+  std::vector<Sge> sges_;                // limits_.send_sges for every slot
+  std::vector<std::byte> inline_store_;  // limits_.inline_bytes for every slot
+  std::uint64_t last_read_ = 0;
+};
+
+}  // namespace beeline::proto

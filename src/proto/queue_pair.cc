@@ -1,0 +1,123 @@
+#include "proto/queue_pair.h"
+
+#include <algorithm>
+
+#include "proto/ops/operations.h"
+#include "proto/reliability/requester.h"
+#include "proto/reliability/responder.h"
+
+namespace beeline::proto {
+
+struct RcQueuePair::Parts {
+  explicit Parts(const QpSetup& setup)
+      : operations(setup),
+        requester(operations, counters, setup.window_bytes),
+        responder(operations, counters) {}
+
+  QpCounters counters;
+  Operations operations;
+  Requester requester;
+  Responder responder;
+  bool requests_first = false;  // whose turn it is to fill the next batch
+};
+
+namespace {
+
+// There is one partition, the default one, and we are a full member: peers may be full or
+// limited members of it.
+bool in_our_partition(std::uint16_t pkey) {
+  constexpr std::uint16_t membership = 0x8000;
+  return (pkey | membership) == wire::default_pkey;
+}
+
+bool is_request(const TxDesc& desc) { return wire::info(desc.headers.bth.opcode).is_request(); }
+
+}  // namespace
+
+RcQueuePair::RcQueuePair(const QpSetup& setup) : parts_(std::make_unique<Parts>(setup)) {}
+RcQueuePair::~RcQueuePair() = default;
+
+Result<void> RcQueuePair::modify(TimePoint, const QpAttr& attributes, std::uint32_t mask) {
+  const QpState from = state();
+  BEELINE_TRY_VOID(parts_->operations.modify(attributes, mask));
+  const QpState to = state();
+  if (to == QpState::reset || to == QpState::err) {
+    parts_->requester.stop();
+    parts_->responder.stop();
+  }
+  if (from == QpState::init && to == QpState::rtr) parts_->responder.start();
+  if (from == QpState::rtr && to == QpState::rts) parts_->requester.start();
+  return {};
+}
+
+QpState RcQueuePair::state() const { return parts_->operations.state(); }
+const QpAttr& RcQueuePair::attributes() const { return parts_->operations.attributes(); }
+const QpLimits& RcQueuePair::limits() const { return parts_->operations.limits(); }
+Qpn RcQueuePair::qpn() const { return parts_->operations.qpn(); }
+const QpCounters& RcQueuePair::counters() const { return parts_->counters; }
+void RcQueuePair::set_window(std::uint32_t window_bytes) { parts_->requester.set_window(window_bytes); }
+
+PostResult RcQueuePair::post_send(TimePoint, const SendWr& request) {
+  return parts_->operations.post_send(request);
+}
+PostResult RcQueuePair::post_recv(const RecvWr& request) { return parts_->operations.post_recv(request); }
+
+void RcQueuePair::handle_packet(TimePoint now, const wire::PacketView& packet) {
+  ++parts_->counters.packets_received;
+  if (packet.info->service != wire::Service::rc || !in_our_partition(packet.headers.bth.pkey)) {
+    ++parts_->counters.dropped_packets;
+  } else if (packet.info->is_request()) {
+    parts_->responder.handle_request(packet);
+  } else {
+    parts_->requester.handle_response(now, packet);
+  }
+}
+
+void RcQueuePair::handle_timeout(TimePoint now) { parts_->requester.handle_timeout(now); }
+TimePoint RcQueuePair::next_timeout() const { return parts_->requester.next_timeout(); }
+
+bool RcQueuePair::wants_transmit(TimePoint now) const {
+  return parts_->responder.wants_transmit() || parts_->requester.wants_transmit(now);
+}
+
+// Answers and requests share a batch half and half when both have something to send; what one
+// leaves, the other may take.
+std::size_t RcQueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
+  Requester& requester = parts_->requester;
+  Responder& responder = parts_->responder;
+  responder.begin_batch();
+  const bool both = responder.wants_transmit() && requester.wants_transmit(now);
+  const std::size_t share = both ? (out.size() + 1) / 2 : out.size();
+  std::size_t count = 0;
+  if (parts_->requests_first) count += requester.poll_transmit(now, out.first(share));
+  count += responder.poll_transmit(out.subspan(count, std::min(share, out.size() - count)));
+  count += requester.poll_transmit(now, out.subspan(count));
+  count += responder.poll_transmit(out.subspan(count));
+  if (both) parts_->requests_first = !parts_->requests_first;
+  return count;
+}
+
+void RcQueuePair::transmit_fault(TimePoint, const TxDesc& desc) {
+  if (is_request(desc)) {
+    parts_->requester.transmit_fault(desc);
+  } else {
+    parts_->responder.transmit_fault(desc);
+  }
+}
+
+void RcQueuePair::transmit_refused(TimePoint, std::span<const TxDesc> unsent) {
+  for (std::size_t i = unsent.size(); i-- != 0;) {
+    if (is_request(unsent[i])) {
+      parts_->requester.take_back(unsent[i]);
+    } else {
+      parts_->responder.take_back(unsent[i]);
+    }
+  }
+}
+
+std::size_t RcQueuePair::poll_completions(std::span<Completion> out) {
+  return parts_->operations.completions().poll(out);
+}
+bool RcQueuePair::has_completions() const { return !parts_->operations.completions().empty(); }
+
+}  // namespace beeline::proto

@@ -1,0 +1,249 @@
+#include "proto/reliability/responder.h"
+
+#include <algorithm>
+
+#include "proto/reliability/segmentation.h"
+#include "wire/packet.h"
+
+namespace beeline::proto {
+namespace {
+
+using wire::NakCode;
+
+Fragment fragment_of(const wire::PacketView& packet) {
+  const wire::OpcodeInfo& row = *packet.info;
+  Fragment fragment;
+  fragment.is_write = row.kind == wire::Kind::write;
+  fragment.first = row.starts_message();
+  fragment.last = row.ends_message();
+  fragment.has_immediate = row.has_immediate;
+  fragment.solicited = packet.headers.bth.solicited;
+  fragment.immediate = packet.headers.immediate;
+  fragment.remote_address = packet.headers.reth.address;
+  fragment.rkey = packet.headers.reth.rkey;
+  fragment.length = packet.headers.reth.length;
+  fragment.payload = packet.payload;
+  return fragment;
+}
+
+ReadJob job_of(const wire::Headers& headers, std::uint32_t mtu, std::uint32_t msn) {
+  ReadJob job;
+  job.first_psn = headers.bth.psn;
+  job.packets = packet_count(headers.reth.length, mtu);
+  job.address = headers.reth.address;
+  job.rkey = headers.reth.rkey;
+  job.length = headers.reth.length;
+  job.msn = msn;
+  return job;
+}
+
+}  // namespace
+
+void Responder::start() {
+  stop();
+  expected_ = operations_.attributes().rq_psn;
+  msn_ = 0;
+}
+
+void Responder::stop() {
+  reads_.clear();
+  nak_.reset();
+  refusal_.reset();
+  gap_reported_ = ack_pending_ = last_words_ = false;
+}
+
+void Responder::handle_request(const wire::PacketView& packet) {
+  if (!operations_.can_receive()) return answer_in_error(packet.headers.bth.psn);
+  const std::int32_t ahead = distance(packet.headers.bth.psn, expected_);
+  if (ahead == 0) return execute(packet);
+  if (ahead < 0) return repeat(packet);
+  report_gap();
+}
+
+// Nothing is executed any more. But the NAK that says why may have been lost: the packet that
+// it refused gets it again, so that the peer learns the reason and not only a time-out.
+void Responder::answer_in_error(Psn psn) {
+  if (refusal_ && refusal_->psn == psn) {
+    nak_ = refusal_;
+    last_words_ = true;
+  } else {
+    ++counters_.dropped_packets;
+  }
+}
+
+void Responder::execute(const wire::PacketView& packet) {
+  const Psn psn = packet.headers.bth.psn;
+  const QpAttr& attributes = operations_.attributes();
+  if (!wire::payload_fits(*packet.info, packet.payload.size(), attributes.path_mtu_bytes))
+    return refuse(NakCode::invalid_request, psn);
+  const bool is_read = packet.info->kind == wire::Kind::read_request;
+  const Verdict verdict =
+      is_read ? accept_read(packet) : operations_.executor().execute(fragment_of(packet), attributes.access);
+  switch (verdict.kind) {
+    case Verdict::Kind::ok:
+      return accept(packet, verdict.ends_message);
+    case Verdict::Kind::rnr:
+      return report_not_ready();
+    case Verdict::Kind::nak:
+      return refuse(verdict.code, psn);
+  }
+}
+
+Verdict Responder::accept_read(const wire::PacketView& packet) {
+  const QpAttr& attributes = operations_.attributes();
+  const wire::Reth& reth = packet.headers.reth;
+  Executor& executor = operations_.executor();
+  if (executor.in_message()) return Verdict::nak(NakCode::invalid_request);
+  const Verdict verdict = executor.check_read(reth.address, reth.rkey, reth.length, attributes.access);
+  if (verdict.kind != Verdict::Kind::ok) return verdict;
+  const ReadJob job = job_of(packet.headers, attributes.path_mtu_bytes, (msn_ + 1) & Psn::mask);
+  if (!reads_.add_new(job, attributes.max_dest_rd_atomic)) return Verdict::nak(NakCode::invalid_request);
+  return verdict;
+}
+
+void Responder::accept(const wire::PacketView& packet, bool ends_message) {
+  const bool is_read = packet.info->kind == wire::Kind::read_request;
+  const std::uint32_t mtu = operations_.attributes().path_mtu_bytes;
+  expected_ = expected_ + (is_read ? packet_count(packet.headers.reth.length, mtu) : 1);
+  if (ends_message) msn_ = (msn_ + 1) & Psn::mask;
+  gap_reported_ = false;
+  nak_.reset();
+  counters_.bytes_received += packet.payload.size();
+  // The responses of a READ acknowledge all that came before it.
+  ack_pending_ = !is_read && (ack_pending_ || packet.headers.bth.ack_request);
+}
+
+// A repeated SEND or WRITE is acknowledged again, not executed; a
+// repeated READ is executed again (IBTA vol. 1, 9.7.5).
+void Responder::repeat(const wire::PacketView& packet) {
+  ++counters_.duplicate_packets;
+  if (packet.info->kind == wire::Kind::read_request) return repeat_read(packet);
+  ack_pending_ = true;
+}
+
+void Responder::repeat_read(const wire::PacketView& packet) {
+  const QpAttr& attributes = operations_.attributes();
+  const wire::Headers& headers = packet.headers;
+  ReadJob job = job_of(headers, attributes.path_mtu_bytes, msn_);
+  job.duplicate = true;
+  if (headers.reth.length > max_message_bytes ||
+      distance(expected_, headers.bth.psn) < static_cast<std::int64_t>(job.packets)) {
+    ++counters_.dropped_packets;  // reaches beyond what was ever asked for
+    return;
+  }
+  const Verdict verdict = operations_.executor().check_read(headers.reth.address, headers.reth.rkey,
+                                                            headers.reth.length, attributes.access);
+  if (verdict.kind == Verdict::Kind::ok) return reads_.add_duplicate(job, attributes.max_dest_rd_atomic);
+  // The region may be gone since the first answer arrived, and the repetition may be the
+  // network's doing: only a requester that still waits for this PSN takes the NAK to heart.
+  if (!nak_) nak_ = Nak{wire::Aeth::nak(verdict.code, msn_), headers.bth.psn};
+}
+
+void Responder::report_gap() {
+  ++counters_.out_of_sequence_packets;
+  if (gap_reported_) return;
+  gap_reported_ = true;
+  nak_ = Nak{wire::Aeth::nak(NakCode::psn_sequence, msn_), expected_};
+}
+
+// What follows the refused packet is dropped in silence until that comes again.
+void Responder::report_not_ready() {
+  gap_reported_ = true;
+  nak_ = Nak{wire::Aeth::rnr_nak(operations_.attributes().min_rnr_timer, msn_), expected_};
+}
+
+void Responder::refuse(NakCode code, Psn psn) {
+  nak_ = refusal_ = Nak{wire::Aeth::nak(code, msn_), psn};
+  last_words_ = true;
+  ack_pending_ = false;
+  operations_.enter_error();
+}
+
+bool Responder::wants_transmit() const { return may_answer() && (nak_ || ack_pending_ || reads_.pending()); }
+
+std::size_t Responder::poll_transmit(std::span<TxDesc> out) {
+  std::size_t count = 0;
+  while (count < out.size() && wants_transmit()) {
+    TxDesc& desc = out[count++];
+    if (ReadJob* job = reads_.current()) {
+      emit_response(*job, desc);
+    } else if (nak_) {
+      emit_nak(desc);
+    } else {
+      ack_pending_ = false;
+      emit_acknowledge(wire::Aeth::ack(msn_), expected_ - 1, desc);
+    }
+  }
+  return count;
+}
+
+void Responder::emit_response(ReadJob& job, TxDesc& desc) {
+  const std::uint32_t mtu = operations_.attributes().path_mtu_bytes;
+  const std::uint32_t bytes = packet_bytes(job.length, mtu, job.sent);
+  const wire::Opcode opcode = response_opcode(position_of(job.sent, job.packets));
+  desc.headers = {};
+  desc.headers.bth.opcode = opcode;
+  desc.headers.bth.pad_count = wire::pad_for(bytes);
+  desc.headers.bth.destination = operations_.attributes().destination;
+  desc.headers.bth.psn = job.next_psn();
+  if (wire::info(opcode).has_aeth) desc.headers.aeth = wire::Aeth::ack(job.msn);
+  desc.refs[0] = {job.address + std::uint64_t{job.sent} * mtu, bytes, job.rkey, Access::remote_read};
+  desc.ref_count = bytes == 0 ? 0 : 1;
+  desc.inline_payload = {};
+  desc.payload_bytes = bytes;
+  desc.must_copy = job.duplicate;
+  ++job.sent;
+  ++counters_.packets_sent;
+  counters_.bytes_sent += bytes;
+  counters_.retransmitted_packets += job.duplicate;
+}
+
+void Responder::emit_acknowledge(const wire::Aeth& aeth, Psn psn, TxDesc& desc) {
+  desc.headers = {};
+  desc.headers.bth.opcode = wire::Opcode::rc_acknowledge;
+  desc.headers.bth.destination = operations_.attributes().destination;
+  desc.headers.bth.psn = psn;
+  desc.headers.aeth = aeth;
+  desc.ref_count = 0;
+  desc.inline_payload = {};
+  desc.payload_bytes = 0;
+  desc.must_copy = false;
+  ++counters_.packets_sent;
+}
+
+void Responder::emit_nak(TxDesc& desc) {
+  emit_acknowledge(nak_->aeth, nak_->psn, desc);
+  ++(nak_->aeth.kind() == wire::AckKind::rnr_nak ? counters_.rnr_naks_sent : counters_.naks_sent);
+  if (nak_->psn == expected_) ack_pending_ = false;  // a NAK acknowledges what came before
+  nak_.reset();
+  last_words_ = false;
+}
+
+void Responder::transmit_fault(const TxDesc& desc) {
+  if (!operations_.can_receive()) return;
+  reads_.clear();
+  const Psn psn = desc.headers.bth.psn;
+  if (!desc.must_copy) return refuse(NakCode::remote_operation, psn);
+  nak_ = Nak{wire::Aeth::nak(NakCode::remote_operation, msn_), psn};  // as in repeat_read
+}
+
+void Responder::take_back(const TxDesc& desc) {
+  --counters_.packets_sent;
+  counters_.bytes_sent -= desc.payload_bytes;
+  const wire::Headers& headers = desc.headers;
+  if (wire::info(headers.bth.opcode).kind == wire::Kind::read_response) {
+    counters_.retransmitted_packets -= desc.must_copy;
+    return reads_.take_back(headers.bth.psn);
+  }
+  const bool is_ack = headers.aeth.kind() == wire::AckKind::ack;
+  if (!is_ack)
+    --(headers.aeth.kind() == wire::AckKind::rnr_nak ? counters_.rnr_naks_sent : counters_.naks_sent);
+  if (is_ack) {
+    ack_pending_ = true;
+  } else if (!nak_) {
+    nak_ = Nak{headers.aeth, headers.bth.psn};
+    last_words_ = operations_.state() == QpState::err;
+  }
+}
+
+}  // namespace beeline::proto

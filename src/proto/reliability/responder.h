@@ -1,0 +1,68 @@
+// The responder of the wire lane: puts requests in order, has them executed, answers
+// (IBTA vol. 1, 9.7.4 and 9.7.5).
+//
+// Answers leave in PSN order: READ responses first, then a NAK or one ACK for everything that
+// was handled since the last one. Execution is ops/executor.h's business.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "proto/ops/operations.h"
+#include "proto/reliability/read_jobs.h"
+
+namespace beeline::proto {
+
+class Responder {
+ public:
+  Responder(Operations& operations, QpCounters& counters) : operations_(operations), counters_(counters) {}
+
+  void start();  // INIT to RTR
+  void stop();   // to ERR or RESET
+
+  void handle_request(const wire::PacketView& packet);
+
+  bool wants_transmit() const;
+  // Once before the calls of poll_transmit that make up one batch.
+  void begin_batch() { reads_.drop_finished(); }
+  std::size_t poll_transmit(std::span<TxDesc> out);
+  void transmit_fault(const TxDesc& desc);
+  // Takes back a packet of the last batch.
+  void take_back(const TxDesc& desc);
+
+ private:
+  struct Nak {
+    wire::Aeth aeth;
+    Psn psn;
+  };
+
+  void answer_in_error(Psn psn);
+  void execute(const wire::PacketView& packet);
+  Verdict accept_read(const wire::PacketView& packet);
+  void accept(const wire::PacketView& packet, bool ends_message);
+  void repeat(const wire::PacketView& packet);
+  void repeat_read(const wire::PacketView& packet);
+  void report_gap();
+  void report_not_ready();
+  void refuse(wire::NakCode code, Psn psn);
+
+  bool may_answer() const { return operations_.can_receive() || last_words_; }
+  void emit_response(ReadJob& job, TxDesc& desc);
+  void emit_acknowledge(const wire::Aeth& aeth, Psn psn, TxDesc& desc);
+  void emit_nak(TxDesc& desc);
+
+  Operations& operations_;
+  QpCounters& counters_;
+  ReadJobs reads_;
+  Psn expected_;
+  std::uint32_t msn_ = 0;      // messages completed, 24 bits (IBTA vol. 1, 9.7.7.1)
+  bool gap_reported_ = false;  // one NAK per gap; cleared when the expected packet comes
+  bool ack_pending_ = false;
+  std::optional<Nak> nak_;      // to be sent
+  std::optional<Nak> refusal_;  // the one that ended in ERR
+  bool last_words_ = false;     // in ERR by a NAK of ours, which still has to leave
+};
+
+}  // namespace beeline::proto

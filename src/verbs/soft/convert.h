@@ -1,0 +1,34 @@
+// Between the words of the verbs header and those of the protocol core.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <optional>
+
+#include "nic/card.h"
+
+namespace beeline::verbs::soft {
+
+int to_errno(Errc code);
+int to_errno(proto::PostResult result);
+
+// Nothing for flags that this card does not offer.
+std::optional<proto::Access> to_access(unsigned flags);
+unsigned from_access(proto::Access access);
+
+std::optional<proto::QpState> to_state(ibv_qp_state state);
+ibv_qp_state from_state(proto::QpState state);
+
+// What one ibv_modify_qp asks of the card. Converting fails with an errno value.
+struct Modification {
+  proto::QpAttr attributes;
+  std::uint32_t mask = 0;
+  nic::AddressVector address;
+};
+int to_modification(const ibv_qp_attr& attr, int mask, Modification& out);
+void from_attributes(const proto::QpAttr& attributes, const nic::AddressVector& address, ibv_qp_attr& out);
+
+std::optional<proto::WrOpcode> to_opcode(ibv_wr_opcode opcode);
+void from_completion(const proto::Completion& completion, ibv_wc& out);
+
+}  // namespace beeline::verbs::soft
