@@ -105,6 +105,7 @@ std::chrono::milliseconds BackendBeeline::limit(std::chrono::milliseconds asked)
 }
 
 WorkPtr BackendBeeline::launch(Request request) {
+  completer_.await_room();
   const std::lock_guard lock(mutex_);
   TORCH_CHECK_WITH(DistBackendError, comm_ != nullptr, "beeline: ", request.name(), " on ", place_,
                    ", which has been shut down");

@@ -11,10 +11,15 @@
 
 namespace beeline::pytorch {
 
+namespace {
+constexpr std::size_t kMostUnderWay = 1024;
+}
+
 // Bounded by the works in flight: each is in here at most once.
 struct Completer::Queue {
   std::mutex mutex;
   std::condition_variable changed;
+  std::condition_variable room;
   std::vector<c10::intrusive_ptr<WorkBeeline>> works;
   std::size_t expected = 0;
   bool stopping = false;
@@ -23,6 +28,11 @@ struct Completer::Queue {
 Completer::Completer() : queue_(std::make_shared<Queue>()), thread_(&Completer::run, queue_) {}
 
 Completer::~Completer() { stop(); }
+
+void Completer::await_room() {
+  std::unique_lock lock(queue_->mutex);
+  queue_->room.wait(lock, [this] { return queue_->expected < kMostUnderWay; });
+}
 
 void Completer::expect() {
   const std::lock_guard lock(queue_->mutex);
@@ -41,6 +51,7 @@ void Completer::push(c10::intrusive_ptr<WorkBeeline> work) {
     queue_->works.push_back(std::move(work));
   }
   queue_->changed.notify_one();
+  queue_->room.notify_one();
 }
 
 void Completer::stop() {

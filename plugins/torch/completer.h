@@ -19,6 +19,9 @@ class Completer {
   Completer(const Completer&) = delete;
   Completer& operator=(const Completer&) = delete;
 
+  // Waits while very many works are under way: the library refuses calls beyond some number,
+  // PyTorch's users expect to be slowed down instead.
+  void await_room();
   // A work has begun: it will be pushed when its last call is done.
   void expect();
   // From any thread, once for each expect(); never waits for a work to end.

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -361,7 +362,20 @@ TEST(Api, AForkedChildStartsAnewAndLeavesItsParentAlone) {
   });
 }
 
+// Ends what has been orphaned to us; false when one of them did not end by itself in time.
+bool orphans_end(std::chrono::seconds patience) {
+  const auto give_up = std::chrono::steady_clock::now() + patience;
+  while (std::chrono::steady_clock::now() < give_up) {
+    if (::waitpid(-1, nullptr, WNOHANG) < 0) return true;  // none left
+    std::this_thread::sleep_for(5ms);
+  }
+  std::ifstream children("/proc/self/task/" + std::to_string(::getpid()) + "/children");
+  for (pid_t pid = 0; children >> pid;) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
+  return false;
+}
+
 TEST(Api, AForkedChildThatOutlivesItsParentDoesNotHideTheDeath) {
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   const MeetingPoint point;
   int lifeline[2];
   ASSERT_EQ(::pipe(lifeline), 0);
@@ -389,6 +403,8 @@ TEST(Api, AForkedChildThatOutlivesItsParentDoesNotHideTheDeath) {
   beeline_work_free(work);
   ::close(lifeline[0]);
   ::close(lifeline[1]);
+  (void)victim.wait();
+  EXPECT_TRUE(orphans_end(20s)) << "the child hangs";
 }
 
 }  // namespace

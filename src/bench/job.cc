@@ -12,6 +12,8 @@ struct Named {
   std::string_view name;
   T value;
 };
+template <class T>
+Named(std::string_view, T) -> Named<T>;
 
 constexpr std::array operations{
     Named{"all_reduce", Operation::all_reduce},

@@ -81,9 +81,13 @@ perf::Report run_as_server(const PerfArguments& typed, perf::OpenDevice& device)
 void run_controlled(const PerfArguments& typed) {
   perf::Channel channel(perf::Descriptor(typed.control_fd), "the client process");
   auto engine = open_engine();
-  if (!engine) return channel.send_failure(engine.error());
+  const auto tell = [&](const Error& error) {
+    channel.send_failure(error);
+    throw CLI::RuntimeError(1);
+  };
+  if (!engine) tell(engine.error());
   auto device = perf::open_device(*engine->provider, typed.options);
-  if (!device) return channel.send_failure(device.error());
+  if (!device) tell(device.error());
   SilentOutput output;
   if (!perf::run_server(typed.options, *device, channel, output)) throw CLI::RuntimeError(1);
 }

@@ -97,10 +97,11 @@ says '^beeline: BEELINE_LOG=loud'
 # A server and a client over TCP; then a client that asks for another test.
 port=$((20000 + $$ % 20000))
 start_server() {
+  rm -f "$work/server.out"  # the last one's said "Waiting" too
   timeout 120 "$beeline" perf "$@" -p $port >"$work/server.out" 2>"$work/server.err" &
   server=$!
   for _ in $(seq 200); do
-    grep -q Waiting "$work/server.out" && return
+    grep -q Waiting "$work/server.out" 2>/dev/null && return
     sleep 0.1
   done
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/random.h"
@@ -120,7 +121,7 @@ Memory prepare(const Case& c, int size, int rank) {
   if (c.in_place) {
     const bool gather = c.operation == Operation::all_gather,
                scatter = c.operation == Operation::reduce_scatter;
-    std::memcpy(inside + (gather ? own : 0), m.original.data(), m.original.size());
+    std::copy(m.original.begin(), m.original.end(), inside + (gather ? own : 0));
     if (scatter) m.result_offset += own;
     m.call.send = inside + (gather ? own : 0);
     m.call.receive = inside + (scatter ? own : 0);
@@ -136,7 +137,8 @@ Memory prepare(const Case& c, int size, int rank) {
 void check(const Case& c, const Memory& m, int size, int rank) {
   const Buffer want = expected(c, size, rank);
   ASSERT_EQ(want.size(), c.operation == Operation::barrier ? 0 : m.result_bytes);
-  ASSERT_EQ(std::memcmp(want.data(), m.receive.data() + m.result_offset, want.size()), 0)
+  ASSERT_TRUE(
+      std::equal(want.begin(), want.end(), m.receive.begin() + static_cast<std::ptrdiff_t>(m.result_offset)))
       << text(c, size, rank);
   for (std::size_t i = 0; i < Memory::guard; ++i) {
     ASSERT_EQ(m.receive[i], std::byte{0xEE}) << text(c, size, rank);

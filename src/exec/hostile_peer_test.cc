@@ -54,6 +54,19 @@ class Villain : public Listener {
     return invitations_.front();
   }
   void write(const Write& request) { ASSERT_TRUE(connections_->write(Rank{0}, request)); }
+  // What an honest rank 1 would answer.
+  void answer_first_invitation() {
+    const Message& advert = first_invitation();
+    if (!region_) {
+      region_ = connections_->register_memory(data_.data(), sizeof data_, IBV_ACCESS_LOCAL_WRITE).value();
+    }
+    write({.from = data_.data(),
+           .lkey = region_->lkey,
+           .bytes = advert.bytes,
+           .remote_address = advert.address,
+           .rkey = advert.rkey,
+           .ticket = advert.ticket});
+  }
 
   void on_message(Rank, const Message& message) override {
     if (message.kind == MessageKind::advert) invitations_.push_back(message);
@@ -72,6 +85,8 @@ class Villain : public Listener {
 
   std::uint32_t id_;
   std::unique_ptr<Connections> connections_;
+  std::array<float, elements> data_{};
+  verbs::MemoryRegion region_;
   std::vector<Message> invitations_;
 };
 
@@ -123,6 +138,12 @@ const Attack attacks[] = {
      "adverts at once"},
     {"data that nobody asked for", [](Villain& v) { v.write({.ticket = 0xFFFF0000}); }, "did not ask for"},
     {"a ticket beyond the table", [](Villain& v) { v.write({.ticket = 0xFF}); }, "did not ask for"},
+    {"a ticket used twice",
+     [](Villain& v) {
+       v.answer_first_invitation();
+       v.answer_first_invitation();
+     },
+     "did not ask for"},
     {"less data than asked for", [](Villain& v) { v.write({.ticket = v.first_invitation().ticket}); },
      "sent 0 bytes where rank 0 asked for 128"},
     {"a goodbye in the middle", [](Villain& v) { v.say({.kind = MessageKind::goodbye, .call = v.call(0)}); },

@@ -1,5 +1,7 @@
 #include "nic/card.h"
 
+#include <algorithm>
+
 #include "nic/card_impl.h"
 
 namespace beeline::nic {
@@ -7,6 +9,10 @@ namespace {
 
 // A multiplicative hash (Knuth, 6.4), so that neighbouring queue pairs take different paths.
 std::uint32_t flow_hash(Qpn qpn) { return (qpn.value * 2654435761u) >> 8; }
+
+// More than this only lengthens the queue before the receiver: a loopback or 100 Gb/s path of 80 us
+// is full with it. And buffers keep room for what is repeated after a pause of the receiver.
+constexpr std::size_t max_automatic_inflight_bytes = 1 << 20;
 
 Limits limits_of_this_card() {
   Limits limits;
@@ -43,8 +49,8 @@ CardImpl::~CardImpl() {
 // Locks may be held by threads that the child does not have: nothing here takes one.
 void CardImpl::abandon_after_fork() {
   if (std::exchange(abandoned_, true)) return;
-  if (thread_ != nullptr) thread_->abandon_after_fork();
-  thread_.reset();
+  // Never destroyed: its condition variable may still count the parent's thread as a waiter.
+  if (thread_ != nullptr) thread_.release()->abandon_after_fork();
   (void)fault_handlers_.release();  // stay installed
   port_->abandon_after_fork();
 }
@@ -192,7 +198,8 @@ Result<void> CardImpl::destroy_qp(QueuePair* qp) {
 }
 
 void CardImpl::use_port_buffers(Engine::Exclusive& engine) {
-  engine.set_inflight_bytes(inflight_bytes_ != 0 ? inflight_bytes_ : port_->receive_buffer_bytes());
+  const std::size_t automatic = std::min(port_->receive_buffer_bytes(), max_automatic_inflight_bytes);
+  engine.set_inflight_bytes(inflight_bytes_ != 0 ? inflight_bytes_ : automatic);
 }
 
 // Opens the socket of the local address, when this queue pair is its first user.

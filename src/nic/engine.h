@@ -44,7 +44,6 @@ class Engine {
     void add(QueuePair& qp);
     void remove(QueuePair& qp);
     void set_inflight_bytes(std::size_t bytes) { engine_.budget_.set_total(bytes); }
-    std::uint32_t window_of(const QueuePair& qp) const { return engine_.budget_.window_of(qp); }
     const CardCounters& counters() const { return engine_.counters_; }
 
    private:

@@ -33,8 +33,6 @@ class Gate {
     }
   }
 
-  bool is_open() const { return (state_.load(std::memory_order_relaxed) & closed_bit) == 0; }
-
  private:
   static constexpr std::uint32_t closed_bit = 1u << 31;
   std::atomic<std::uint32_t> state_{closed_bit};  // and below it, how many are inside

@@ -1,7 +1,5 @@
 #include "perf/checking.h"
 
-#include <atomic>
-
 namespace beeline::perf {
 namespace {
 
@@ -52,8 +50,6 @@ void fill_round(Endpoint& end, const Round& round, const Roles& roles) {
 
 Verdict verify_round(Endpoint& end, const Round& round, const Roles& roles) {
   Verdict verdict;
-  // The card wrote this memory; its completions are what says so.
-  std::atomic_thread_fence(std::memory_order_acquire);
   if (roles.sink)
     for_each_place(end, round, &Lane::sink, !roles.is_server,
                    [&](Bytes message, const PatternKey& key) { verify_message(verdict, message, key); });

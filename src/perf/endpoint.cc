@@ -1,6 +1,7 @@
 #include "perf/endpoint.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -62,6 +63,12 @@ void Buffer::Unmap::operator()(std::byte* memory) const {
 }
 
 Result<std::unique_ptr<Endpoint>> Endpoint::create(OpenDevice& device, const Plan& plan) {
+  // The plan may be a stranger's wish.
+  const std::uint64_t memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  if (plan.buffer_bytes() > memory / 2)
+    return fail(Errc::resource_exhausted,
+                "the test needs {} bytes of memory, more than half of this host's {}", plan.buffer_bytes(),
+                memory);
   BEELINE_TRY(auto buffer, Buffer::allocate(plan.buffer_bytes()));
   std::unique_ptr<Endpoint> end(new Endpoint(device, plan, std::move(buffer)));
   verbs::Provider& provider = *device.provider;

@@ -149,6 +149,8 @@ Result<bool> LatencyRound::wait_arrival(std::uint64_t iteration, Watch& watch) {
     if (watch.finished() && watch.finished()->messages <= iteration) return false;
     if (polls > polls_before_yield) std::this_thread::yield();
   }
+  // A byte in memory orders nothing but itself; the card does.
+  if (polls_memory_) BEELINE_TRY_VOID(poll());
   return true;
 }
 

@@ -111,7 +111,6 @@ Message encode(const Hello& value) {
   out.u64(plan.size_bytes).u64(plan.iterations).u64(static_cast<std::uint64_t>(plan.duration.count()));
   out.u32(plan.queue_pairs).u32(plan.tx_depth);
   out.flag(plan.all_sizes).flag(plan.bidirectional).flag(plan.check);
-  out.u32(value.mtu_bytes).u32(value.reads);
   return out.take();
 }
 
@@ -135,8 +134,6 @@ Result<Hello> decode_hello(const Message& message) {
   plan.all_sizes = in.flag();
   plan.bidirectional = in.flag();
   plan.check = in.flag();
-  value.mtu_bytes = in.u32();
-  value.reads = in.u32();
   if (!in.complete()) return malformed("hello");
   plan.test = find_test(test);
   if (plan.test == nullptr) return fail(Errc::protocol, "the peer asks for an unknown test {}", test);

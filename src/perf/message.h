@@ -40,8 +40,6 @@ struct Message {
 // The fields that travel, in this order.
 struct Hello {
   Plan plan;
-  std::uint32_t mtu_bytes = 0;
-  std::uint32_t reads = 0;
 };
 struct PeerQueuePair {
   std::uint32_t qpn = 0, psn = 0, rkey = 0;

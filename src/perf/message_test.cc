@@ -13,7 +13,7 @@ Hello some_hello() {
   options.queue_pairs = 3;
   options.check = true;
   options.duration_s = 2.5;
-  return {make_plan(options).value(), 4096, 16};
+  return {make_plan(options).value()};
 }
 
 EndpointInfo some_endpoint() {

@@ -237,7 +237,7 @@ TEST_F(WholeTest, AServerOutlivesNobody) {
   const Options options = options_for("write_bw");
   {
     Channel client(Descriptor{fds[0]}, "the server");
-    ASSERT_TRUE(client.send(encode(Hello{make_plan(options).value(), 1024, 1})));
+    ASSERT_TRUE(client.send(encode(Hello{make_plan(options).value()})));
   }
   Channel channel(Descriptor{fds[1]}, "the client");
   auto device = open_device(*provider_, options);
@@ -255,7 +255,7 @@ TEST_F(WholeTest, ARoundThatWasNotAgreedIsRefused) {
     Channel channel(Descriptor{fd}, "the server");
     auto device = open_device(*provider_, options);
     const Plan plan = make_plan(options).value();
-    ASSERT_TRUE(channel.send(encode(Hello{plan, 1024, 1})));
+    ASSERT_TRUE(channel.send(encode(Hello{plan})));
     ASSERT_TRUE(channel.receive(MessageType::hello, 5s));
     auto end = Endpoint::create(*device, plan).value();
     ASSERT_TRUE(channel.send(encode(end->info())));

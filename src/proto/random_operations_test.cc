@@ -42,6 +42,7 @@ Scenario draw_scenario(std::uint64_t seed) {
   const double rates[] = {0, 0.01, 0.05, 0.2};
   pair.faults = {one_of(random, rates), one_of(random, rates), one_of(random, rates), one_of(random, rates),
                  0};
+  pair.vary_window = random.chance(0.5);
   pair.socket_refusal = one_of(random, {0.0, 0.1, 0.3});
   scenario.workload.receive_eagerness = one_of(random, {0.01, 0.3, 0.9});
   return scenario;

@@ -1,5 +1,6 @@
-// Verbs with owners: each object frees itself through its provider, in whatever order
-// members are destroyed, and creation is a Result whose message names device and cause.
+// Verbs with owners: each object frees itself through its provider (declare what others
+// stand on first: what is in use is not freed), and creation is a Result whose message
+// names device and cause.
 #pragma once
 
 #include <memory>

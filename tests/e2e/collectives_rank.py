@@ -163,6 +163,14 @@ def test_many_under_way():
         same(tensors[i], torch.full((1000 + i,), sum(float(rank + i) for rank in range(SIZE))), f"work {i}")
 
 
+def test_more_than_may_be_under_way():
+    """Whoever calls faster than that is slowed down."""
+    tensors = [torch.ones(3) for _ in range(6000)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    assert all(work.wait() for work in works)
+    assert all(tensor[0] == SIZE for tensor in tensors)
+
+
 def test_dropped_handles():
     """Tensors and works that nobody holds any more must live until they are done."""
     for i in range(50):

@@ -41,6 +41,7 @@ struct PairOptions {
                     .max_dest_rd_atomic = 4};
   std::array<Psn, 2> first_psn{Psn{0xFFFFF0}, Psn{100}};  // of what each side sends
   Faults faults;
+  bool vary_window = false;   // the card changes the window while running
   double socket_refusal = 0;  // probability that a batch is only partly sent
   std::uint64_t seed = 1;
 };
@@ -181,6 +182,8 @@ class WirePair final : public OperationPair {
   bool transmit(int side) {
     std::array<TxDesc, 16> descs;
     const std::size_t room = 1 + random_.below(descs.size());
+    if (options_.vary_window && random_.chance(0.1))
+      qp(side).set_window(static_cast<std::uint32_t>(random_.below(2 * options_.window_bytes)));
     const bool wanted = qp(side).wants_transmit(now_);
     const std::size_t count = qp(side).poll_transmit(now_, std::span(descs).first(room));
     EXPECT_TRUE(wanted || count == 0) << "packets that wants_transmit did not announce";
