@@ -25,9 +25,9 @@ struct Interface {
   int index = 0;
   bool up = false;
   bool loopback = false;
-  std::uint32_t mtu = 0;                // bytes, of the link
+  std::uint32_t mtu = 0;  // bytes, of the link
   std::array<std::uint8_t, 6> mac{};
-  std::vector<IpAddress> addresses;     // in the system's order, IPv4 first
+  std::vector<IpAddress> addresses;  // in the system's order, IPv4 first
 };
 
 enum class SendStatus : std::uint8_t {
@@ -39,7 +39,7 @@ enum class SendStatus : std::uint8_t {
 
 // One datagram to send: pieces are gathered by the kernel.
 struct OutPacket {
-  IpAddress source;       // an address that this port is bound to
+  IpAddress source;  // an address that this port is bound to
   IpAddress destination;
   std::uint16_t source_port = 0;  // one that source_port() returned
   std::span<const iovec> pieces;
@@ -49,9 +49,9 @@ struct OutPacket {
 // One received datagram; `bytes` stay valid until the next receive().
 struct InPacket {
   IpAddress source;
-  IpAddress destination;          // which of our addresses it came to
+  IpAddress destination;  // which of our addresses it came to
   std::uint16_t source_port = 0;
-  MutableBytes bytes;             // UDP payload
+  MutableBytes bytes;                   // UDP payload
   bool congestion_experienced = false;  // IP ECN field is CE
 };
 
@@ -63,8 +63,8 @@ struct Slot {
 
 struct PortCounters {
   std::uint64_t datagrams_sent = 0, datagrams_received = 0;
-  std::uint64_t handed_over = 0;    // received here, passed to the slot they belong to
-  std::uint64_t taken_over = 0;     // received through the hand-over channel
+  std::uint64_t handed_over = 0;        // received here, passed to the slot they belong to
+  std::uint64_t taken_over = 0;         // received through the hand-over channel
   std::uint64_t hand_over_refused = 0;  // no owner, a foreign uid, or nonsense
   std::uint64_t hand_over_dropped = 0;  // the owner's channel was full
   std::uint64_t truncated = 0, send_failures = 0;
@@ -91,7 +91,7 @@ class Port {
   virtual int wait_descriptor() const = 0;
   // Sleeps until a datagram may be there, wake() was called, or `deadline`.
   virtual void wait(TimePoint deadline) = 0;
-  virtual void wake() = 0;  // from any thread
+  virtual void wake() = 0;            // from any thread
   virtual TimePoint now() const = 0;  // the monotonic clock
   virtual const PortCounters& counters() const = 0;
   // In the child of a fork: closes every descriptor of this port without a word to anybody.

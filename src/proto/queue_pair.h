@@ -23,12 +23,12 @@
 namespace beeline::proto {
 
 struct QpLimits {
-  std::uint32_t send_depth = 128;     // work requests
+  std::uint32_t send_depth = 128;  // work requests
   std::uint32_t receive_depth = 128;
-  std::uint32_t send_sges = 1;        // at most max_sge
+  std::uint32_t send_sges = 1;  // at most max_sge
   std::uint32_t receive_sges = 1;
-  std::uint32_t inline_bytes = 0;     // at most max_inline_bytes
-  bool signal_all = false;            // sq_sig_all
+  std::uint32_t inline_bytes = 0;  // at most max_inline_bytes
+  bool signal_all = false;         // sq_sig_all
 };
 
 // Which attributes a modify carries (bits as in enum ibv_qp_attr_mask).
@@ -67,7 +67,7 @@ struct QpAttr {
   std::uint8_t min_rnr_timer = 12;      // index of the RNR timer table
   std::uint8_t timeout = 14;            // 4.096 us * 2^timeout; 0: for ever
   std::uint8_t retry_count = 7;
-  std::uint8_t rnr_retry = 7;           // 7: for ever
+  std::uint8_t rnr_retry = 7;  // 7: for ever
 };
 
 struct QpCounters {
@@ -82,7 +82,7 @@ struct QpSetup {
   Qpn qpn;
   PdId domain;
   QpLimits limits;
-  Memory* memory = nullptr;             // outlives the queue pair
+  Memory* memory = nullptr;  // outlives the queue pair
   // Unacknowledged payload bytes this queue pair may have on the wire.
   std::uint32_t window_bytes = 64 * 1024;
 };

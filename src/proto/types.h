@@ -16,7 +16,7 @@ namespace beeline::proto {
 
 inline constexpr std::size_t max_sge = 16;
 inline constexpr std::size_t max_inline_bytes = 256;
-inline constexpr std::uint32_t max_outstanding_reads = 16;  // per queue pair and direction
+inline constexpr std::uint32_t max_outstanding_reads = 16;        // per queue pair and direction
 inline constexpr std::uint32_t max_message_bytes = 0x8000'0000u;  // 2 GiB (IBTA vol. 1, 9.7.7)
 
 // One piece of registered memory of a work request.
@@ -34,16 +34,16 @@ struct SendWr {
   bool signaled = false;
   bool solicited = false;
   bool fence = false;
-  bool inline_data = false;      // the bytes are copied at post time, lkeys are ignored
-  std::uint32_t immediate = 0;   // host order
+  bool inline_data = false;     // the bytes are copied at post time, lkeys are ignored
+  std::uint32_t immediate = 0;  // host order
   std::uint64_t remote_address = 0;
   Key rkey{};
-  std::span<const Sge> sges;     // copied at post time
+  std::span<const Sge> sges;  // copied at post time
 };
 
 struct RecvWr {
   std::uint64_t wr_id = 0;
-  std::span<const Sge> sges;     // copied at post time
+  std::span<const Sge> sges;  // copied at post time
 };
 
 enum class PostResult : std::uint8_t { ok, queue_full, too_many_sges, too_long, inline_too_long, bad_state };
@@ -69,7 +69,7 @@ struct Completion {
   std::uint64_t wr_id = 0;
   WcStatus status = WcStatus::success;
   WcOpcode opcode{};
-  bool is_receive = false;    // which completion queue it belongs to
+  bool is_receive = false;  // which completion queue it belongs to
   bool has_immediate = false;
   bool solicited = false;
   std::uint32_t immediate = 0;
@@ -83,7 +83,8 @@ constexpr Access operator|(Access a, Access b) {
   return static_cast<Access>(static_cast<std::uint8_t>(a) | static_cast<std::uint8_t>(b));
 }
 constexpr bool allows(Access have, Access need) {
-  return (static_cast<std::uint8_t>(have) & static_cast<std::uint8_t>(need)) == static_cast<std::uint8_t>(need);
+  return (static_cast<std::uint8_t>(have) & static_cast<std::uint8_t>(need)) ==
+         static_cast<std::uint8_t>(need);
 }
 
 enum class MemoryStatus : std::uint8_t { ok, bad_key, wrong_domain, out_of_bounds, no_permission, fault };
@@ -95,7 +96,8 @@ enum class MemoryStatus : std::uint8_t { ok, bad_key, wrong_domain, out_of_bound
 class Memory {
  public:
   virtual ~Memory() = default;
-  virtual MemoryStatus check(PdId domain, Key key, std::uint64_t address, std::uint64_t length, Access need) = 0;
+  virtual MemoryStatus check(PdId domain, Key key, std::uint64_t address, std::uint64_t length,
+                             Access need) = 0;
   // Copies received bytes into the region.
   virtual MemoryStatus write(PdId domain, Key key, std::uint64_t address, Bytes data, Access need) = 0;
   // Copies out of the region.
@@ -113,10 +115,10 @@ struct MemoryRef {
 // One packet to send: headers by value, payload by reference. Valid until the
 // next call on the queue pair that produced it.
 struct TxDesc {
-  wire::Headers headers;          // complete, pad_count included
+  wire::Headers headers;  // complete, pad_count included
   std::array<MemoryRef, max_sge> refs{};
   std::uint8_t ref_count = 0;
-  Bytes inline_payload;           // instead of refs, for inline data
+  Bytes inline_payload;  // instead of refs, for inline data
   std::uint32_t payload_bytes = 0;
   // Copy the payload before computing the ICRC: retransmissions (the application may be
   // changing the memory: a second mismatch must be impossible). Small ones are copied anyhow.

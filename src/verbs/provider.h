@@ -29,7 +29,8 @@ class Provider {
   virtual int close_device(ibv_context* context) = 0;
   virtual int query_device(ibv_context* context, ibv_device_attr* out) = 0;
   virtual int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* out) = 0;
-  virtual int query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* out) = 0;
+  virtual int query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t index,
+                           ibv_gid_entry* out) = 0;
 
   virtual ibv_pd* alloc_pd(ibv_context* context) = 0;
   virtual int dealloc_pd(ibv_pd* pd) = 0;
@@ -38,7 +39,8 @@ class Provider {
 
   virtual ibv_comp_channel* create_comp_channel(ibv_context* context) = 0;
   virtual int destroy_comp_channel(ibv_comp_channel* channel) = 0;
-  virtual ibv_cq* create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel, int vector) = 0;
+  virtual ibv_cq* create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
+                            int vector) = 0;
   virtual int destroy_cq(ibv_cq* cq) = 0;
   virtual int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) = 0;
   virtual void ack_cq_events(ibv_cq* cq, unsigned count) = 0;

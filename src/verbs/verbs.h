@@ -39,10 +39,10 @@ struct GidChoice {
 struct DeviceSummary {
   std::string name;
   bool active = false;
-  std::string netdev;                 // empty when unknown
+  std::string netdev;  // empty when unknown
   std::uint32_t active_mtu_bytes = 0, max_mtu_bytes = 0;
-  std::uint64_t guid = 0;             // host order
-  std::vector<GidChoice> gids;        // readable, non-zero RoCE v2 ones
+  std::uint64_t guid = 0;       // host order
+  std::vector<GidChoice> gids;  // readable, non-zero RoCE v2 ones
 };
 
 // Everything the provider lists, in its order.
@@ -54,12 +54,15 @@ Result<Context> open_device(Provider& provider, const std::string& name);
 
 // Ranked: `wanted` if given; else routable IPv4, routable IPv6, then loopback, link-local last.
 // Never a fixed index. Unreadable and all-zero slots are skipped.
-Result<GidChoice> choose_gid(Provider& provider, ibv_context* context, std::uint8_t port, std::optional<int> wanted);
+Result<GidChoice> choose_gid(Provider& provider, ibv_context* context, std::uint8_t port,
+                             std::optional<int> wanted);
 
 Result<ProtectionDomain> alloc_pd(Provider& provider, ibv_context* context);
-Result<MemoryRegion> register_memory(Provider& provider, ibv_pd* pd, void* address, std::size_t bytes, int access);
+Result<MemoryRegion> register_memory(Provider& provider, ibv_pd* pd, void* address, std::size_t bytes,
+                                     int access);
 Result<CompletionChannel> create_channel(Provider& provider, ibv_context* context);
-Result<CompletionQueue> create_cq(Provider& provider, ibv_context* context, int depth, ibv_comp_channel* channel);
+Result<CompletionQueue> create_cq(Provider& provider, ibv_context* context, int depth,
+                                  ibv_comp_channel* channel);
 
 struct QpOptions {
   std::uint32_t send_depth = 128, receive_depth = 128, send_sges = 1, receive_sges = 1, inline_bytes = 0;
@@ -71,10 +74,10 @@ Result<QueuePair> create_rc_qp(Provider& provider, ibv_pd* pd, ibv_cq* send_cq, 
 // What two ends tell each other (out of band) to connect.
 struct QpAddress {
   std::uint32_t qpn = 0;
-  std::uint32_t psn = 0;     // random
+  std::uint32_t psn = 0;  // random
   Gid gid;
   std::uint32_t mtu_bytes = 1024;
-  std::uint8_t reads = 1;    // max_dest_rd_atomic
+  std::uint8_t reads = 1;  // max_dest_rd_atomic
 };
 struct ConnectOptions {
   std::uint8_t port = 1;

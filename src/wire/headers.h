@@ -61,10 +61,14 @@ struct Aeth {
 
   constexpr AckKind kind() const {
     switch (syndrome & 0x60) {
-      case 0x00: return AckKind::ack;
-      case 0x20: return AckKind::rnr_nak;
-      case 0x60: return AckKind::nak;
-      default: return AckKind::reserved;
+      case 0x00:
+        return AckKind::ack;
+      case 0x20:
+        return AckKind::rnr_nak;
+      case 0x60:
+        return AckKind::nak;
+      default:
+        return AckKind::reserved;
     }
   }
   // Credit count, RNR timer index or NAK code, by kind.

@@ -55,7 +55,9 @@ struct OpcodeInfo {
 
   constexpr bool starts_message() const { return position == Position::first || position == Position::only; }
   constexpr bool ends_message() const { return position == Position::last || position == Position::only; }
-  constexpr bool is_request() const { return kind == Kind::send || kind == Kind::write || kind == Kind::read_request; }
+  constexpr bool is_request() const {
+    return kind == Kind::send || kind == Kind::write || kind == Kind::read_request;
+  }
 };
 
 // The whole table, ascending by opcode. Opcodes that this card does not speak are absent.

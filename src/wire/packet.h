@@ -12,11 +12,11 @@ namespace beeline::wire {
 
 // Why a datagram is no packet of ours. Each value has its own counter.
 enum class ParseError : std::uint8_t {
-  too_short,         // shorter than BTH + ICRC, or than its opcode's headers
-  unknown_opcode,    // not in the table
-  bad_version,       // transport header version other than 0
-  bad_length,        // not a multiple of four, or pad count larger than what follows the headers
-  unexpected_payload // payload where the opcode has none
+  too_short,          // shorter than BTH + ICRC, or than its opcode's headers
+  unknown_opcode,     // not in the table
+  bad_version,        // transport header version other than 0
+  bad_length,         // not a multiple of four, or pad count larger than what follows the headers
+  unexpected_payload  // payload where the opcode has none
 };
 std::string_view name(ParseError error);
 

@@ -106,9 +106,9 @@ class Run {
 
   std::array<Lane, lanes> lanes_;
   std::uint32_t next_piece_ = 0, busy_lanes_ = 0;
-  std::vector<Index> completed_;          // steps whose dependents are to be told
-  std::vector<Invitations> invitations_;  // by peer
-  std::vector<Tickets> tickets_;          // by peer
+  std::vector<Index> completed_;           // steps whose dependents are to be told
+  std::vector<Invitations> invitations_;   // by peer
+  std::vector<Tickets> tickets_;           // by peer
   std::vector<std::uint64_t> advertised_;  // by peer: the last call that it got an advert of
   std::uint64_t bytes_sent_ = 0, bytes_received_ = 0;
 };
