@@ -53,12 +53,12 @@ endfunction()
 function(beeline_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 900)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   # Compiling a test takes longer than running it; what it tests is optimised in full.
   target_compile_options(${name} PRIVATE -O1 -g1)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} beeline_flags GTest::gtest GTest::gmock GTest::gtest_main)
-  gtest_discover_tests(${name} TEST_PREFIX "${name}:" DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${name} TEST_PREFIX "${name}:" DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()

@@ -101,7 +101,7 @@ TEST(Hostile, AChildOfAForkDoesNotKeepTheConnectionsOpen) {
   Descriptor our_end(lifeline[1]);
   // Rank 1 forks a child that outlives it, and lives as long as this test.
   RankProcess victim(options_for(1, 2), port.host_port(), [&](Group& group) {
-    our_end.close();
+    our_end.reset();
     if (::fork() == 0) {
       group.abandon_after_fork();
       char nothing = 0;

@@ -47,7 +47,7 @@ class Link {
   // For contributions that exceed what a stopped peer's kernel takes.
   void expect_slow_reader(bool slow) { tolerate_closed_window(fd_.get(), slow); }
   // Closes the descriptor without a word (also in the child of a fork).
-  void drop() { fd_.close(); }
+  void drop() { fd_.reset(); }
 
  private:
   void handle(Frame frame);

@@ -203,7 +203,7 @@ std::string Mesh::describe_missing(const std::vector<bool>& have) const {
 
 void Mesh::abandon_after_fork() {
   abandoned_ = true;
-  epoll_.close();
+  epoll_.reset();
   for (const auto& link : links_)
     if (link) link->drop();
 }

@@ -83,10 +83,6 @@ Result<Endpoint> endpoint_of(int fd, Query query, const char* what) {
 
 }  // namespace
 
-void Descriptor::close() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 Deadline::Deadline(Duration from_now)
     // A century stands for ever and keeps the sum from overflowing.
     : at_(std::chrono::steady_clock::now() + std::min<Duration>(from_now, 24h * 36500)) {}

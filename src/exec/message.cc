@@ -3,7 +3,7 @@
 namespace beeline::exec {
 namespace {
 
-// Offsets of the fields, all in network byte order. Bytes 60 to 63 are zero.
+// Offsets of the fields, all in network byte order. Bytes 56 to 63 are written as zero.
 enum Offset : std::size_t {
   kind = 0,
   operation = 1,

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -197,7 +198,9 @@ void expect_nothing_left(const IpAddress& address, const std::set<int>& slots) {
 
 TEST(CardProcesses, KilledPeersLeaveNothingAndTheOthersNotice) {
   const char* full = std::getenv("BEELINE_TEST_FULL");
-  const int rounds = full != nullptr && *full == '1' ? 200 : 20;
+  const bool all = full != nullptr && *full == '1';
+  const int rounds = all ? 200 : 20;
+  if (all) std::printf("sample space: %d random kills under loss\n", rounds);
   const IpAddress address = own_address(3);
   Prng random(42);
   std::set<int> slots;

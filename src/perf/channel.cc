@@ -59,16 +59,6 @@ TimePoint monotonic_now() {
   return {std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()).count()};
 }
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (fd_ >= 0) close(fd_);
-  fd_ = other.release();
-  return *this;
-}
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-int Descriptor::release() { return std::exchange(fd_, -1); }
-
 Channel::Channel(Descriptor socket, std::string peer) : socket_(std::move(socket)), peer_(std::move(peer)) {
   set_nonblocking(socket_.get());
 }

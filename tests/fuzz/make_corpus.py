@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzz targets to corpus/, from the captured sessions in ../golden.
+"""Writes the seeds of the fuzz targets to corpus/: those of packets from the captured sessions in ../golden,
+the others from the messages' layouts.
 
 Usage: make_corpus.py      (run again when a target's input format changes; the result is committed)
 """
@@ -184,7 +185,185 @@ def queue_pair_seeds():
         write("queue_pair", name, script)
 
 
+# bootstrap.cc, exec.cc and perf.cc: the first byte says how the stream is cut, or which group it is
+BYTES, LARGE_PIECES = b"\0", b"\x0b"
+
+
+def be(format, *values):
+    return struct.pack(">" + format, *values)
+
+
+def prefixed(data):
+    return be("I", len(data)) + data
+
+
+def frame(kind, body=b"", magic=0xBEE1, length=None):
+    return be("HBBI", magic, kind, 0, len(body) if length is None else length) + body
+
+
+def mapped(host):
+    """10.0.0.HOST as an IPv6 address."""
+    return bytes(10) + bytes([255, 255, 10, 0, 0, host])
+
+
+def entry(endpoints, host=b"node-a"):
+    addresses = b"".join(prefixed(mapped(i)) + be("H", 40000 + i) for i in range(endpoints))
+    return (be("Q", 0xFEED) + prefixed(bytes(range(16))) + prefixed(bytes(range(16, 32))) + be("I", 4711) +
+            prefixed(host) + prefixed(b"boot-id/4026531840") + bytes([endpoints]) + addresses)
+
+
+def bootstrap_seeds():
+    hello = frame(1, be("I", 1) + prefixed(b"default") + be("II", 4, 2) + prefixed(b"pid 4711 on node-a"))
+    seeds = {
+        "store-client": BYTES + hello + frame(2, prefixed(b"beeline/default/0") + prefixed(entry(1))) +
+                        frame(3, prefixed(b"beeline/default/0")),
+        "store-server": LARGE_PIECES + frame(4, b"\0" + prefixed(b"")) + frame(6, prefixed(entry(2))) +
+                        frame(5, b"\1" + prefixed(b"group 'other' is meeting there")) +
+                        frame(7, prefixed(b"rank 3 left")),
+        "door": b"\2" + frame(8, be("Q", 0xFEED) + prefixed(bytes(16)) + be("II", 3, 4712) + prefixed(b"node-b")) +
+                frame(3),
+        "endpoints": b"\3" + frame(9, (prefixed(bytes(16)) + be("H", 29500)) * 2),
+        "entry": LARGE_PIECES + entry(3),
+        "entry-odd": LARGE_PIECES + entry(1, b"node\x1b[2J\n"),
+        "entry-too-many": LARGE_PIECES + entry(33),
+        "contributions": b"\4" + frame(1, b"mine") + frame(1, b"mine too") + frame(3),
+        "too-many-contributions": LARGE_PIECES + frame(1, b"a") * 4,
+        "failure": b"\1" + frame(2, b"\7" + prefixed(b"all_reduce\tdid not end in time")) + frame(3),
+        "failure-bad-code": b"\1" + frame(2, b"\x7f" + prefixed(b"?")),
+        "goodbye-and-more": b"\5" + frame(3) + frame(1, b"late"),
+        "other-magic": BYTES + frame(1, b"x", magic=0x4745),
+        "too-long": BYTES + frame(1, b"x", length=1025),
+        "claims-all": BYTES + frame(1, b"x", length=0xFFFFFFFF),
+        "cut": BYTES + frame(1, b"x", length=1000),
+    }
+    for name, seed in seeds.items():
+        write("bootstrap", name, seed)
+
+
+def greeting(size, rank, mtu=1024, communicator=0x0BEE11E5):
+    header = be("9I", 0x42454558, 1, 64, 4, 4, 256 * 1024, communicator, size, rank)
+    return header + b"".join(be("4I", 0x1000 + i, 0xABCDEF, mtu, 16) + mapped(i + 1) for i in range(size))
+
+
+def exec_message(kind, operation=0, dtype=0, redop=0, root=0, count=1000):
+    return be("4BiQQIIQIIII", kind, operation, dtype, redop, root, 7, count, 0x0BEE11E5, 0x1234, 0x7F0000001000,
+              4096, 1, 2, 3).ljust(64, b"\0")
+
+
+def exec_seeds():
+    def group(size, rank):
+        return bytes([size - 1 + 4 * rank])
+    seeds = {
+        "greeting-1": group(1, 0) + greeting(1, 0),
+        "greeting-2": group(2, 1) + greeting(2, 1),
+        "greeting-4": group(4, 2) + greeting(4, 2, mtu=4096),
+        "greeting-bad-mtu": group(2, 1) + greeting(2, 1, mtu=1500),
+        "greeting-other-group": group(2, 1) + greeting(2, 1, communicator=1),
+        "greeting-other-rank": group(4, 2) + greeting(4, 1),
+        "greeting-too-long": group(2, 0) + greeting(2, 0) + b"\0",
+        "probe": group(2, 0) + exec_message(1, 4, 4),
+        "calls": group(4, 1) + b"".join(exec_message(2, i, i, i % 3, 3) for i in range(5)),
+        "advert": group(2, 1) + exec_message(3, 1, 1, 2),
+        "goodbye": group(2, 1) + exec_message(4, 4, 4),
+        "bad-root": group(2, 0) + exec_message(2, 3, 4, root=-1),
+        "huge-count": group(4, 3) + exec_message(2, 2, 3, count=2**61) + exec_message(2, 1, 3, count=2**58),
+        "bad-enumerators": group(2, 0) + exec_message(5) + exec_message(2, 5) + exec_message(2, 0, 5) +
+                           exec_message(2, 0, 0, 3),
+    }
+    for name, seed in seeds.items():
+        write("exec", name, seed)
+
+
+# port.cc: enum Command
+DATAGRAM, HAND_OVER, ANSWER, BEGIN, PROBE, PORT_TIME = range(6)
+OUR_NONCE = 0x0102030405060708
+
+
+def with_length(command, data):
+    return bytes([command, len(data)]) + data
+
+
+def probe(index, magic=0xBEE1, version=1):
+    return with_length(DATAGRAM, be("BBHBBHQ", 0xFF, index, magic, version, 9, 0, OUR_NONCE))
+
+
+def hand_over(kind, index=0, slot=9, payload=b"", flags=0, magic=0x42656548):
+    header = be("IBBBBHB5x", magic, 1, kind, flags, index, 50000, slot)
+    return with_length(HAND_OVER, header + bytes(range(32)) + payload)
+
+
+def answers(slots, first=0):
+    return b"".join(bytes([ANSWER, first + i, slot]) for i, slot in enumerate(slots))
+
+
+def port_seeds():
+    ask, late = bytes([BEGIN, PROBE]), bytes([PORT_TIME, 28])
+    packet = bytes([4, 0x40, 0xFF, 0xFF, 0, 9, 0, 1, 0, 0, 0, 0]) + bytes(8)
+    seeds = {
+        "probe": probe(0) + probe(255),
+        "not-probes": probe(0, magic=0xBEE2) + probe(0, version=2) + with_length(DATAGRAM, packet) +
+                      bytes([DATAGRAM, 0]),
+        "packets": hand_over(1, payload=packet) + hand_over(1, payload=packet, flags=1),
+        "not-messages": hand_over(3) + hand_over(1, flags=2) + hand_over(1, magic=0) + with_length(HAND_OVER, b"BeeH"),
+        "answers": ask + b"".join(hand_over(2, i, slot, be("Q", OUR_NONCE)) for i, slot in enumerate((3, 5, 3))) +
+                   hand_over(2, 3, 5, be("Q", OUR_NONCE)),
+        "answer-to-another": ask + hand_over(2, 0, 3, be("Q", 99)) + hand_over(2, 200, 3, be("Q", OUR_NONCE)) +
+                             hand_over(2, 0, 3, b"short"),
+        "alone": ask + answers((7, 7, 7, 7)),
+        "more-than-four": ask + answers((1, 2, 3, 4)) + bytes([PROBE]) + answers((5, 6, 1, 1), 4),
+        "late": ask + answers((1, 2)) + late + answers((3,), 2) + late + ask,
+        "never-begun": bytes([PROBE]) + answers((1, 2)) + late,
+        "many": ask + b"".join(answers(range(first, 2 * first or 4), first) + bytes([PROBE])
+                               for first in (0, 4, 8, 16, 32, 64, 128)),
+    }
+    for name, seed in seeds.items():
+        write("port", name, seed)
+
+
+def perf_message(kind, payload=b"", length=None):
+    return be("IHH", len(payload) if length is None else length, kind, 0) + payload
+
+
+def perf_hello(test=b"write_bw", size=65536, iterations=1000, duration=0, queue_pairs=2, depth=128, flags=(0, 0, 1),
+               version=1):
+    return perf_message(1, be("QI", 0x6265656C50455246, version) + prefixed(test) +
+                        be("QQqII3I", size, iterations, duration, queue_pairs, depth, *flags))
+
+
+def perf_seeds():
+    endpoint = mapped(7) + be("II", 4096, 16)
+    queue_pair = be("IIIQQ", 0x11, 0xABCDEF, 0x1234, 0x7F0000001000, 0x7F0000002000)
+    start, finished, bye, alive = (perf_message(kind) for kind in (5, 6, 8, 9))
+    seeds = {
+        "client": BYTES + perf_hello() + perf_message(2, endpoint + be("I", 2) + queue_pair * 2) +
+                  perf_message(3, be("I", 1)) + perf_message(4, be("QQQq", 65536, 0, 1000, 0)) + bye,
+        "server": LARGE_PIECES + alive + perf_hello(b"read_lat", 2, 0, 10**9, 1, 1, (1, 0, 0)) + start +
+                  perf_message(6, be("QqI2Q", 2000, 10**9, 2, 1000, 1000)) + alive +
+                  perf_message(7, be("QQ", 9, 1) + prefixed(b"byte 3")),
+        "all-sizes": b"\3" + perf_hello(b"send_bw", 2**23, flags=(1, 1, 0)),
+        "largest": b"\3" + perf_hello(b"read_bw", 2**30, queue_pairs=4, depth=16384) +
+                   perf_hello(queue_pairs=1024, depth=16384),
+        "bad-plans": b"\4" + perf_hello(size=0) + perf_hello(queue_pairs=0) + perf_hello(depth=0) +
+                     perf_hello(iterations=0) + perf_hello(b"nothing") + perf_hello(version=2) +
+                     perf_hello(flags=(2, 0, 0)) + perf_hello(size=2**30, queue_pairs=1024),
+        "failure": BYTES + perf_message(10, prefixed(b"no memory\n")),
+        "text": b"\2" + perf_message(7, be("QQ", 9, 1) + prefixed(b"\x1b[2J\xff")) +
+                perf_message(99, prefixed(b"what\x7f")),
+        "counts-lie": b"\2" + perf_message(2, endpoint + be("I", 0xFFFFFFFF) + queue_pair) +
+                      perf_message(6, be("QqI", 1, 1, 0x20000001)) + perf_message(6, be("QqI", 1, -1, 0)),
+        "too-long": BYTES + start + perf_message(5, length=65537),
+        "cut": BYTES + finished + perf_message(5, b"x", length=65536),
+        "not-perf": LARGE_PIECES + b"GET / HTTP/1.1\r\n\r\n",
+    }
+    for name, seed in seeds.items():
+        write("perf", name, seed)
+
+
 if __name__ == "__main__":
     wire_seeds()
     pcap_seeds()
     queue_pair_seeds()
+    bootstrap_seeds()
+    exec_seeds()
+    port_seeds()
+    perf_seeds()

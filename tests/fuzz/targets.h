@@ -11,5 +11,13 @@ void fuzz_wire(Bytes input);
 void fuzz_pcap(Bytes input);
 // A script of packets, posts, time steps and faults against one small queue pair.
 void fuzz_queue_pair(Bytes input);
+// A control connection of a group: its frames, a link, what stores and entries hold.
+void fuzz_bootstrap(Bytes input);
+// A rank's greeting, and its messages during calls.
+void fuzz_exec(Bytes input);
+// Probes, hand-over messages, and what is learned from answers.
+void fuzz_port(Bytes input);
+// The connection between the two ends of `beeline perf`.
+void fuzz_perf(Bytes input);
 
 }  // namespace beeline::fuzz

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "base/address.h"
+#include "base/descriptor.h"
 #include "base/result.h"
-#include "port/udp/descriptor.h"
 
 namespace beeline::port {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/descriptor.h"
 #include "base/result.h"
-#include "port/udp/descriptor.h"
 
 namespace beeline::port {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/descriptor.h"
 #include "port/port.h"
-#include "port/udp/descriptor.h"
 #include "port/udp/slot.h"
 
 namespace beeline::port {

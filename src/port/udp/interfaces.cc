@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-#include "port/udp/descriptor.h"
+#include "base/descriptor.h"
 #include "port/udp/socket_address.h"
 #include "port/udp/udp_port.h"
 

@@ -14,9 +14,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/descriptor.h"
 #include "base/result.h"
 #include "port/port.h"
-#include "port/udp/descriptor.h"
 
 namespace beeline::port {
 

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace beeline::port {
+namespace beeline {
 
 class Descriptor {
  public:
@@ -25,6 +25,8 @@ class Descriptor {
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
+  // The caller owns it from now on.
+  int release() { return std::exchange(fd_, -1); }
   void reset() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
@@ -33,4 +35,4 @@ class Descriptor {
   int fd_ = -1;
 };
 
-}  // namespace beeline::port
+}  // namespace beeline
