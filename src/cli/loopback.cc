@@ -37,8 +37,8 @@ Result<LoopbackServer> LoopbackServer::start(std::vector<std::string> words) {
   int ends[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return fail_errno(errno, "making a socket pair");
-  perf::Descriptor mine(ends[0]);
-  const perf::Descriptor theirs(ends[1]);
+  Descriptor mine(ends[0]);
+  const Descriptor theirs(ends[1]);
 
   words.insert(words.begin(), "beeline");
   words.push_back("--control-fd");

@@ -79,7 +79,7 @@ perf::Report run_as_server(const PerfArguments& typed, perf::OpenDevice& device)
 
 // The server of --loopback tells its errors to the client, which prints them.
 void run_controlled(const PerfArguments& typed) {
-  perf::Channel channel(perf::Descriptor(typed.control_fd), "the client process");
+  perf::Channel channel(Descriptor(typed.control_fd), "the client process");
   auto engine = open_engine();
   const auto tell = [&](const Error& error) {
     channel.send_failure(error);

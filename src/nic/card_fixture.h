@@ -28,9 +28,7 @@ inline bool succeeds(const Result<void>& result) {
 }
 
 // As unmapped memory is to whoever touches it, but nothing else can be mapped there meanwhile.
-inline void take_away(void* memory, std::size_t bytes) {
-  ASSERT_NE(::mmap(memory, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), MAP_FAILED);
-}
+inline void take_away(void* memory, std::size_t bytes) { ASSERT_EQ(::mprotect(memory, bytes, PROT_NONE), 0); }
 
 inline port::Interface interface_with(const IpAddress& address, std::uint32_t mtu = 65536) {
   port::Interface interface;

@@ -134,10 +134,12 @@ TEST_F(RegionTableTest, MemoryThatWentAwayIsAFault) {
   ASSERT_NE(memory, MAP_FAILED);
   const auto key = table_.add(domain, static_cast<std::byte*>(memory), page, 0, everything);
   ASSERT_TRUE(key);
-  ::munmap(memory, page);
+  // Not unmapped: something else might be mapped there at once.
+  ASSERT_EQ(::mprotect(memory, page, PROT_NONE), 0);
   std::array<std::byte, 8> bytes{};
   EXPECT_EQ(table_.write(domain, *key, 0, bytes, Access::remote_write), MemoryStatus::fault);
   EXPECT_EQ(table_.read(domain, *key, 0, bytes, Access::remote_read), MemoryStatus::fault);
+  ::munmap(memory, page);
 }
 
 TEST_F(RegionTableTest, NothingLandsAfterRemove) {
