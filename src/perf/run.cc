@@ -72,6 +72,14 @@ Result<void> order_with_card(const Endpoint& end) {
   return {};
 }
 
+// Both ends are prepared: the client names the round, the server lets it begin.
+Result<void> announce_start(Session& session, const Round& round, bool is_server) {
+  if (is_server) return session.channel.send(empty_message(MessageType::start));
+  BEELINE_TRY_VOID(session.channel.send(encode(round)));
+  BEELINE_TRY_VOID(session.channel.receive(MessageType::start, step_timeout));
+  return {};
+}
+
 Result<Outcome> bandwidth_round(Session& session, const Round& round, bool is_server) {
   const Plan& plan = session.end.plan();
   const bool receives = plan.test->operation == Operation::send && session.roles.sink;
@@ -81,12 +89,7 @@ Result<Outcome> bandwidth_round(Session& session, const Round& round, bool is_se
     BEELINE_TRY_VOID(order_with_card(session.end));
   }
   BEELINE_TRY_VOID(part.prepare());
-  if (is_server) {
-    BEELINE_TRY_VOID(session.channel.send(empty_message(MessageType::start)));
-  } else {
-    BEELINE_TRY_VOID(session.channel.send(encode(round)));
-    BEELINE_TRY_VOID(session.channel.receive(MessageType::start, step_timeout));
-  }
+  BEELINE_TRY_VOID(announce_start(session, round, is_server));
   Watch watch(session.channel, is_server ? nullptr : &session.observer, round.size_bytes);
   BEELINE_TRY_VOID(part.run(session.channel, watch));
   Outcome outcome;
@@ -103,12 +106,7 @@ Result<Outcome> bandwidth_round(Session& session, const Round& round, bool is_se
 Result<Outcome> latency_round(Session& session, const Round& round, bool is_server) {
   LatencyRound part(session.end, round, is_server, session.agreement.arrival);
   BEELINE_TRY_VOID(part.prepare());
-  if (is_server) {
-    BEELINE_TRY_VOID(session.channel.send(empty_message(MessageType::start)));
-  } else {
-    BEELINE_TRY_VOID(session.channel.send(encode(round)));
-    BEELINE_TRY_VOID(session.channel.receive(MessageType::start, step_timeout));
-  }
+  BEELINE_TRY_VOID(announce_start(session, round, is_server));
   Watch watch(session.channel, is_server ? nullptr : &session.observer, round.size_bytes);
   BEELINE_TRY_VOID(part.run(session.channel, watch));
   if (is_server) BEELINE_TRY_VOID(watch.wait_finished());
