@@ -8,6 +8,7 @@
 #include "api/handles.h"
 #include "api/process.h"
 #include "api/status.h"
+#include "base/clock.h"
 
 namespace beeline::api {
 namespace {
@@ -25,13 +26,13 @@ class CallerStore final : public bootstrap::Store {
   Result<std::vector<std::byte>> get(const std::string& key, Duration timeout) override {
     const auto timeout_ms =
         std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::milliseconds>(timeout).count());
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = monotonic_now();
     std::vector<std::byte> value(capacity);
     std::size_t bytes = 0;
     if (store_.get(store_.user, key.c_str(), value.data(), value.size(), &bytes,
                    static_cast<std::uint64_t>(timeout_ms)) != 0) {
       // A store says only that it failed. Early by a little is late all the same: clocks differ.
-      const bool late = std::chrono::steady_clock::now() - start >= timeout * 9 / 10;
+      const bool late = monotonic_now() - start >= timeout * 9 / 10;
       return fail(late ? Errc::timed_out : Errc::io, "the caller's store does not give the key {}", key);
     }
     if (bytes > value.size())

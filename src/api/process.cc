@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "api/engine.h"
 #include "base/log.h"
-#include "port/udp/udp_port.h"
 
 namespace beeline::api {
 namespace {
@@ -31,7 +31,7 @@ void abandon_everything(Holder& state) {
   for (bootstrap::Group* group : state.groups) group->abandon_after_fork();
   state.groups.clear();
   if (state.process) {
-    state.process->card->abandon_after_fork();
+    if (state.process->card) state.process->card->abandon_after_fork();
     // Its threads exist in the parent only: destroying it would wait for them for ever.
     (void)state.process.release();
   }
@@ -51,13 +51,9 @@ Result<std::unique_ptr<Process>> make_process() {
   auto process = std::make_unique<Process>();
   BEELINE_TRY(process->config, config_from_environment());
   set_log_level(process->config.log_level);
-  if (process->config.provider == Provider::system)
-    return fail(Errc::unsupported,
-                "BEELINE_PROVIDER=system: RDMA hardware is not driven yet; leave it out, or give soft");
-  BEELINE_TRY(auto port, port::make_udp_port());
-  BEELINE_TRY(const auto interfaces, port::list_interfaces());
-  BEELINE_TRY(process->card, nic::Card::create(process->config, std::move(port), interfaces));
-  process->provider = verbs::make_soft_provider(*process->card);
+  BEELINE_TRY(auto engine, make_engine(process->config));
+  process->card = std::move(engine.card);
+  process->provider = std::move(engine.provider);
   return process;
 }
 

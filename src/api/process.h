@@ -19,7 +19,7 @@ namespace beeline::api {
 
 struct Process {
   Config config;
-  std::unique_ptr<nic::Card> card;
+  std::unique_ptr<nic::Card> card;  // none with BEELINE_PROVIDER=system
   std::unique_ptr<verbs::Provider> provider;
 };
 

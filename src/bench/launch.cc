@@ -11,16 +11,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace beeline::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::size_t max_line_bytes = 4096;
 
 // One rank's process, and what it prints.
@@ -51,7 +51,7 @@ std::string describe_status(int status) {
 class Launcher {
  public:
   explicit Launcher(const LaunchOptions& options)
-      : options_(options), deadline_(Clock::now() + options.deadline) {}
+      : options_(options), deadline_(monotonic_now() + options.deadline) {}
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
   ~Launcher() { end_all(); }
@@ -68,10 +68,10 @@ class Launcher {
   bool any_running() const;
 
   const LaunchOptions& options_;
-  const Clock::time_point deadline_;
+  const TimePoint deadline_;
   std::vector<Child> children_;
   std::optional<std::string> first_failure_;
-  Clock::time_point give_up_at_{};
+  TimePoint give_up_at_{};
 };
 
 Result<void> Launcher::start(int rank) {
@@ -143,7 +143,7 @@ void Launcher::reap() {
     child.running = false;
     if (status == 0 || first_failure_) continue;
     first_failure_ = fmt::format("rank {} (pid {}) {}", child.rank, child.pid, describe_status(status));
-    give_up_at_ = Clock::now() + options_.grace;
+    give_up_at_ = monotonic_now() + options_.grace;
   }
 }
 
@@ -172,7 +172,7 @@ Result<void> Launcher::run() {
   while (any_running()) {
     relay(20);
     reap();
-    const auto now = Clock::now();
+    const auto now = monotonic_now();
     if (first_failure_ && now >= give_up_at_) break;
     if (now < deadline_) continue;
     return fail(Errc::timed_out, "the run did not end within {} s; all its processes are stopped",

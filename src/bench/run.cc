@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/clock.h"
 #include "bench/values.h"
 
 namespace beeline::bench {
@@ -171,8 +172,8 @@ Result<void> Measurement::operate(const Buffers& buffers, std::size_t count) {
   return checked(beeline_broadcast(comm_, send, receive, count, job_.dtype, job_.root, nullptr));
 }
 
-double elapsed_us(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+double elapsed_us(TimePoint start) {
+  return std::chrono::duration<double, std::micro>(monotonic_now() - start).count();
 }
 
 Result<void> Measurement::run_checked(const Buffers& buffers, const Shape& shape, bool in_place,
@@ -183,7 +184,7 @@ Result<void> Measurement::run_checked(const Buffers& buffers, const Shape& shape
     const auto iteration = iteration_++;
     prepare(buffers, in_place, iteration);
     BEELINE_TRY_VOID(checked(beeline_barrier(comm_, nullptr)));
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = monotonic_now();
     BEELINE_TRY_VOID(operate(buffers, shape.count));
     total_us += elapsed_us(start);
     wrong += check(buffers, iteration);
@@ -196,7 +197,7 @@ Result<void> Measurement::run_unchecked(const Buffers& buffers, const Shape& sha
                                         Measured& measured) {
   prepare(buffers, in_place, iteration_++);
   BEELINE_TRY_VOID(checked(beeline_barrier(comm_, nullptr)));
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = monotonic_now();
   for (int i = 0; i < options_.iterations; ++i) BEELINE_TRY_VOID(operate(buffers, shape.count));
   measured = {elapsed_us(start) / options_.iterations, std::nullopt};
   return {};

@@ -18,13 +18,6 @@ constexpr std::size_t max_host_bytes = 64;
 constexpr std::size_t max_host_key_bytes = 128;
 constexpr std::size_t max_endpoints = 32;
 
-Secret read_secret(RecordReader& reader) {
-  Secret secret{};
-  const Bytes bytes = reader.bytes(secret.size());
-  if (bytes.size() == secret.size()) std::copy(bytes.begin(), bytes.end(), secret.begin());
-  return secret;
-}
-
 std::optional<IpAddress> address_of(const ifaddrs& entry) {
   IpAddress out;
   if (entry.ifa_addr->sa_family == AF_INET) {
@@ -59,21 +52,28 @@ Result<Entry> decode_entry(Bytes bytes) {
   RecordReader in(bytes);
   Entry entry;
   entry.group_id = in.u64();
-  entry.knock = read_secret(in);
-  entry.answer = read_secret(in);
+  in.exactly(entry.knock);
+  in.exactly(entry.answer);
   entry.identity.pid = in.u32();
   entry.identity.host = printable(in.text(max_host_bytes), max_host_bytes);
   entry.host_key = in.text(max_host_key_bytes);
   const std::size_t count = in.u8();
-  for (std::size_t i = 0; i < count && i < max_endpoints; ++i) {
+  if (count > max_endpoints)
+    return fail(
+        Errc::protocol,
+        "a rank's entry in the store lists {} addresses, and {} are the most: start all ranks with the "
+        "same version of Beeline, and with a store of their own",
+        count, max_endpoints);
+  for (std::size_t i = 0; i < count; ++i) {
     Endpoint endpoint;
-    const Bytes address = in.bytes(endpoint.address.bytes.size());
-    if (address.size() == endpoint.address.bytes.size())
-      std::memcpy(endpoint.address.bytes.data(), address.data(), address.size());
+    in.exactly(std::as_writable_bytes(std::span(endpoint.address.bytes)));
     endpoint.port = in.u16();
     entry.endpoints.push_back(endpoint);
   }
-  if (!in.complete()) return fail(Errc::protocol, "what the store holds is not a Beeline rank's entry");
+  if (!in.complete())
+    return fail(Errc::protocol,
+                "what the store holds is not a Beeline rank's entry (a part of it is missing or has a wrong "
+                "size): start all ranks with the same version of Beeline, and with a store of their own");
   return entry;
 }
 

@@ -45,6 +45,20 @@ Result<std::vector<IpAddress>> meeting_addresses(const std::string& host) {
   return all;
 }
 
+// In a fresh network namespace the loopback interface is down: one can listen there, but nobody can
+// connect, and all would wait out their time.
+Result<void> check_loopback(const HostPort& point) {
+  const auto is_loopback = [](const IpAddress& address) { return address.is_loopback(); };
+  const auto addresses = resolve(point.host);
+  if (!addresses || !std::all_of(addresses->begin(), addresses->end(), is_loopback)) return {};
+  BEELINE_TRY(const std::vector<IpAddress> own, own_addresses());
+  if (std::any_of(own.begin(), own.end(), is_loopback)) return {};
+  return fail(Errc::not_found,
+              "the meeting point {}:{} lies on this host's loopback interface, which is down; bring it up: "
+              "ip link set lo up",
+              point.host, point.port);
+}
+
 // Where another rank can be reached: by the address that leads to the meeting point. When a host
 // name led to loopback, others may know this host by another address.
 Result<std::vector<IpAddress>> reachable_addresses(const StoreClient& client, const std::string& host) {
@@ -97,6 +111,7 @@ Result<std::unique_ptr<Group>> Group::meet_at(const GroupOptions& options, const
   BEELINE_TRY_VOID(check(options));
   BEELINE_TRY(const HostPort point, parse_host_port(host_port));
   if (options.size == 1) return group_of_one(options);
+  BEELINE_TRY_VOID(check_loopback(point));
   const Identity self = own_identity();
   const Greeting greeting{options.name, options.size, options.rank,
                           fmt::format("pid {} on {}", self.pid, self.host)};

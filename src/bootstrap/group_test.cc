@@ -180,6 +180,31 @@ TEST(Group, SaysWhenTheMeetingPointIsElsewhere) {
   EXPECT_THAT(group.error().message, HasSubstr("this host does not have that address"));
 }
 
+// In a network namespace of its own, where nothing is up. Status: 0 when all is as it should be.
+int meet_where_loopback_is_down() {
+  constexpr int not_permitted = 77;
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWNET) != 0) return not_permitted;
+  for (int rank = 0; rank < 2; ++rank)
+    for (const char* host : {"127.0.0.1", "[::1]", "localhost"}) {
+      const auto group = Group::meet_at(options_for(rank, 2), fmt::format("{}:29500", host));
+      if (group || group.error().code != Errc::not_found) return 1;
+      if (group.error().message.find("loopback interface, which is down") == std::string::npos) return 2;
+    }
+  return 0;
+}
+
+TEST(Group, SaysThatTheLoopbackInterfaceIsDown) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(meet_where_loopback_is_down());
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77)
+    std::puts("does not run: a network namespace of its own takes root or user namespaces");
+  else
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST(Group, GoodbyeIsNoFailureUntilTheRankIsNeeded) {
   const ReservedPort port;
   auto groups = meet_in_threads(3, port.host_port());

@@ -269,6 +269,39 @@ TEST(Hostile, EntriesThatAreCutOrMutatedNeverCrash) {
   }
 }
 
+// An entry whose every part is written by hand.
+std::vector<std::byte> odd_entry(std::size_t knock_bytes, std::size_t answer_bytes, std::size_t address_bytes,
+                                 std::uint8_t endpoints) {
+  const std::vector<std::byte> filler(32, std::byte{7});
+  RecordWriter out;
+  out.u64(1).bytes(Bytes(filler).first(knock_bytes)).bytes(Bytes(filler).first(answer_bytes));
+  out.u32(4711).text("node-a").text("boot/1").u8(endpoints);
+  for (int i = 0; i < endpoints; ++i) out.bytes(Bytes(filler).first(address_bytes)).u16(5);
+  return out.take();
+}
+
+TEST(Hostile, EntriesWithPartsOfAWrongSizeAreRefused) {
+  ASSERT_TRUE(decode_entry(odd_entry(16, 16, 16, 32)).has_value());
+  for (const std::size_t size : {0, 1, 15, 17})
+    for (const auto& entry :
+         {odd_entry(size, 16, 16, 1), odd_entry(16, size, 16, 1), odd_entry(16, 16, size, 1)}) {
+      const auto decoded = decode_entry(entry);
+      ASSERT_FALSE(decoded.has_value()) << size;
+      EXPECT_EQ(decoded.error().code, Errc::protocol);
+      EXPECT_THAT(decoded.error().message, HasSubstr("is not a Beeline rank's entry"));
+    }
+}
+
+TEST(Hostile, EntriesWithTooManyAddressesAreRefused) {
+  for (const int count : {33, 255}) {
+    const auto decoded = decode_entry(odd_entry(16, 16, 16, static_cast<std::uint8_t>(count)));
+    ASSERT_FALSE(decoded.has_value());
+    EXPECT_EQ(decoded.error().code, Errc::protocol);
+    EXPECT_THAT(decoded.error().message,
+                HasSubstr(fmt::format("lists {} addresses, and 32 are the most", count)));
+  }
+}
+
 TEST(Frames, ArriveWholeHoweverTheyAreCut) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);

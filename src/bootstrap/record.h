@@ -66,6 +66,13 @@ class RecordReader {
     return out;
   }
 
+  // As many bytes as `out` holds: fewer or more are an error.
+  void exactly(std::span<std::byte> out) {
+    const Bytes value = bytes(out.size());
+    if (value.size() != out.size()) bad_ = true;
+    if (!bad_) std::memcpy(out.data(), value.data(), out.size());
+  }
+
   // Everything was there, and nothing more.
   bool complete() const { return !bad_ && rest_.empty(); }
 

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/clock.h"
+
 namespace beeline::bootstrap {
 namespace {
 
@@ -85,9 +87,9 @@ Result<Endpoint> endpoint_of(int fd, Query query, const char* what) {
 
 Deadline::Deadline(Duration from_now)
     // A century stands for ever and keeps the sum from overflowing.
-    : at_(std::chrono::steady_clock::now() + std::min<Duration>(from_now, 24h * 36500)) {}
+    : at_(monotonic_now() + std::min<Duration>(from_now, 24h * 36500)) {}
 
-Duration Deadline::left() const { return at_ - std::chrono::steady_clock::now(); }
+Duration Deadline::left() const { return at_ - monotonic_now(); }
 
 int Deadline::poll_ms(Duration cap) const {
   const auto wait = std::clamp<Duration>(left(), Duration::zero(), cap);

@@ -2,7 +2,6 @@
 // every wait has a deadline. All descriptors are non-blocking and close-on-exec.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -28,7 +27,7 @@ class Deadline {
   Deadline sooner(Duration from_now) const;
 
  private:
-  std::chrono::steady_clock::time_point at_;
+  TimePoint at_;
 };
 
 struct Endpoint {

@@ -13,11 +13,11 @@ namespace beeline::cli {
 // Members are destroyed in reverse order: the provider before its card.
 struct Engine {
   Config config;
-  std::unique_ptr<nic::Card> card;
+  std::unique_ptr<nic::Card> card;  // none with BEELINE_PROVIDER=system
   std::unique_ptr<verbs::Provider> provider;
 };
 
-// Reads the environment, sets the log level and opens the card of this host's interfaces.
+// Reads the environment, sets the log level, and makes the providers it asks for.
 Result<Engine> open_engine();
 
 }  // namespace beeline::cli

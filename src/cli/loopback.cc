@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <thread>
 
+#include "base/clock.h"
+
 extern char** environ;
 
 namespace beeline::cli {
@@ -68,10 +70,10 @@ LoopbackServer::~LoopbackServer() {
 }
 
 std::string LoopbackServer::end() {
-  const TimePoint deadline = perf::monotonic_now() + end_timeout;
+  const TimePoint deadline = monotonic_now() + end_timeout;
   int status = 0;
   while (waitpid(pid_, &status, WNOHANG) == 0) {
-    if (perf::monotonic_now() > deadline) return "did not end";
+    if (monotonic_now() > deadline) return "did not end";
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   pid_ = -1;

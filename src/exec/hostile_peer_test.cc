@@ -6,8 +6,8 @@
 
 #include <array>
 
+#include "base/clock.h"
 #include "base/random.h"
-#include "exec/clock.h"
 #include "exec/connections/establish.h"
 #include "exec/test_group.h"
 
@@ -77,8 +77,8 @@ class Villain : public Listener {
 
  private:
   void wait_until(const std::function<bool()>& over) {
-    const TimePoint deadline = now() + 20s;
-    while (!over() && now() < deadline)
+    const TimePoint deadline = monotonic_now() + 20s;
+    while (!over() && monotonic_now() < deadline)
       if (connections_->poll(*this) == 0) std::this_thread::sleep_for(100us);
     ASSERT_TRUE(over());
   }

@@ -18,7 +18,7 @@ inline constexpr std::uint32_t adverts_per_peer = lanes * adverts_per_lane;
 inline constexpr std::uint32_t slots_per_lane = 2;
 
 // What a peer can have sent that we have not taken yet: its open adverts, the data for ours, the
-// description of this call and of the next one (neighbours are never further apart), a goodbye.
+// description of this call and of the next one (ranks are never further apart), a goodbye.
 inline constexpr std::uint32_t receive_depth = 2 * adverts_per_peer + 4;
 // Only every 8th control message asks for a completion, all WRITEs do. A completion may come
 // later than the peer's answer, so whoever posts asks for room first.

@@ -16,7 +16,7 @@ using MessageBuffer = std::array<std::byte, message_bytes>;
 
 enum class MessageKind : std::uint8_t {
   probe = 1,    // at set-up: this path works
-  call = 2,     // at the start of a call, to neighbours on the ring that get no advert: what I called
+  call = 2,     // a round of the roll call (run/roll_call.h): what I called
   advert = 3,   // send me the k-th message (`ordinal`) of this piece, to this address
   goodbye = 4,  // I have made `call.sequence` calls and leave
 };

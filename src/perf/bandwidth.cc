@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/clock.h"
 #include "perf/work_id.h"
 
 namespace beeline::perf {

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/clock.h"
+
 namespace beeline::perf {
 namespace {
 
@@ -54,10 +56,6 @@ std::string name_of(const sockaddr* address, socklen_t length) {
 }
 
 }  // namespace
-
-TimePoint monotonic_now() {
-  return {std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()).count()};
-}
 
 Channel::Channel(Descriptor socket, std::string peer) : socket_(std::move(socket)), peer_(std::move(peer)) {
   set_nonblocking(socket_.get());

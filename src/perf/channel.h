@@ -57,6 +57,4 @@ class Listener {
 
 Result<Channel> connect_to(const std::string& host, std::uint16_t port, Duration timeout);
 
-TimePoint monotonic_now();
-
 }  // namespace beeline::perf

@@ -24,7 +24,7 @@ Result<OpenDevice> open_device(verbs::Provider& provider, const Options& options
   OpenDevice device;
   device.provider = &provider;
   device.port = static_cast<std::uint8_t>(options.port);
-  BEELINE_TRY(device.context, verbs::open_device(provider, options.device));
+  BEELINE_TRY(device.context, verbs::open_device(provider, options.device, device.port));
   device.name = provider.get_device_name(device.context->device);
   ibv_port_attr port{};
   if (const int error = provider.query_port(device.context.get(), device.port, &port); error != 0)
@@ -32,6 +32,7 @@ Result<OpenDevice> open_device(verbs::Provider& provider, const Options& options
   if (port.state != IBV_PORT_ACTIVE)
     return fail(Errc::not_found, "port {} of {} is down: bring its interface up", options.port, device.name);
   BEELINE_TRY(device.gid, verbs::choose_gid(provider, device.context.get(), device.port, options.gid_index));
+  device.gid_given = options.gid_index.has_value();
   device.mtu_bytes = verbs::mtu_bytes(port.active_mtu);
   if (options.mtu_bytes != 0) {
     if (verbs::mtu_bytes(verbs::mtu_enum(options.mtu_bytes)) != options.mtu_bytes)
@@ -46,6 +47,7 @@ Result<OpenDevice> open_device(verbs::Provider& provider, const Options& options
   if (const int error = provider.query_device(device.context.get(), &attributes); error != 0)
     return fail_errno(error, fmt::format("querying {}", device.name));
   device.reads = static_cast<std::uint32_t>(std::clamp(attributes.max_qp_rd_atom, 1, 16));
+  device.initiator_reads = static_cast<std::uint32_t>(std::clamp(attributes.max_qp_init_rd_atom, 1, 16));
   device.max_cqe = attributes.max_cqe;
   device.max_depth = static_cast<std::uint32_t>(attributes.max_qp_wr);
   return device;
@@ -79,7 +81,11 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(OpenDevice& device, const Pla
   if (plan.tx_depth > device.max_depth)
     return fail(Errc::invalid_argument, "--tx-depth {}: {} has {}", plan.tx_depth, device.name,
                 device.max_depth);
-  end->receive_depth_ = std::min(wanted_receive_depth, device.max_depth);
+  // Receives are posted as they are taken: few are enough where the device has few completion entries.
+  const std::uint64_t share = static_cast<std::uint64_t>(device.max_cqe) / plan.queue_pairs;
+  end->receive_depth_ = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(share - std::min<std::uint64_t>(share, plan.tx_depth), 1,
+                                std::min(wanted_receive_depth, device.max_depth)));
   const std::uint64_t entries = std::uint64_t{plan.queue_pairs} * (plan.tx_depth + end->receive_depth_);
   if (entries > static_cast<std::uint64_t>(device.max_cqe))
     return fail(Errc::invalid_argument, "-q {} with --tx-depth {} needs {} completion entries; {} has {}",
@@ -114,6 +120,13 @@ Result<void> Endpoint::create_lanes() {
   return {};
 }
 
+void Endpoint::match(const EndpointInfo& peer) {
+  if (device_.gid_given) return;
+  const auto better =
+      verbs::choose_gid(*device_.provider, device_.context.get(), device_.port, std::nullopt, peer.gid);
+  if (better) device_.gid = *better;
+}
+
 EndpointInfo Endpoint::info() const {
   EndpointInfo info;
   info.gid = device_.gid.gid;
@@ -136,6 +149,7 @@ Result<void> Endpoint::connect(const EndpointInfo& peer) {
   verbs::ConnectOptions options;
   options.port = device_.port;
   options.gid_index = device_.gid.index;
+  options.initiator_reads = static_cast<std::uint8_t>(device_.initiator_reads);
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     lanes_[i].peer = peer.queue_pairs[i];
     const verbs::QpAddress local{lanes_[i].qp->qp_num, lanes_[i].psn, device_.gid.gid, device_.mtu_bytes,

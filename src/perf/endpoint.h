@@ -18,9 +18,11 @@ struct OpenDevice {
   verbs::Context context;
   std::string name;
   verbs::GidChoice gid;
+  bool gid_given = false;  // by the user
   std::uint8_t port = 1;
-  std::uint32_t mtu_bytes = 0;  // active, or what the user limited it to
-  std::uint32_t reads = 1;
+  std::uint32_t mtu_bytes = 0;        // active, or what the user limited it to
+  std::uint32_t reads = 1;            // that it serves at once, per queue pair
+  std::uint32_t initiator_reads = 1;  // that it may have outstanding
   bool ethernet = true;
   int max_cqe = 0;
   std::uint32_t max_depth = 0;
@@ -56,6 +58,8 @@ class Endpoint {
  public:
   static Result<std::unique_ptr<Endpoint>> create(OpenDevice& device, const Plan& plan);
 
+  // Takes a GID that can reach the peer's, where the user gave none.
+  void match(const EndpointInfo& peer);
   // What the peer must know; connecting takes what the peer told.
   EndpointInfo info() const;
   Result<void> connect(const EndpointInfo& peer);

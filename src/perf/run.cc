@@ -34,7 +34,7 @@ Agreement agree(const Endpoint& end, bool is_server, bool peer_in_order) {
   Agreement agreement;
   agreement.plan = end.plan();
   agreement.is_server = is_server;
-  agreement.provider = device.provider->name();
+  agreement.provider = device.provider->provider_name(device.context->device);
   agreement.device = device.name;
   agreement.ethernet = device.ethernet;
   agreement.gid_index = device.gid.index;
@@ -42,7 +42,7 @@ Agreement agree(const Endpoint& end, bool is_server, bool peer_in_order) {
   agreement.local_mtu_bytes = device.mtu_bytes;
   agreement.remote_mtu_bytes = end.peer().mtu_bytes;
   agreement.inline_bytes = end.inline_bytes();
-  agreement.reads = std::min(device.reads, end.peer().reads);
+  agreement.reads = std::min(device.initiator_reads, end.peer().reads);
   const bool in_order = peer_in_order && end.data_in_order();
   agreement.arrival = in_order ? Agreement::Arrival::memory : Agreement::Arrival::completion;
   agreement.local = end.info();
@@ -52,9 +52,13 @@ Agreement agree(const Endpoint& end, bool is_server, bool peer_in_order) {
 
 // Both ends: numbers across, queue pairs to RTS, and nobody sends before both are there.
 Result<Agreement> connect_ends(Endpoint& end, Channel& channel, bool is_server) {
-  BEELINE_TRY_VOID(channel.send(encode(end.info())));
+  if (!is_server) BEELINE_TRY_VOID(channel.send(encode(end.info())));
   BEELINE_TRY(const auto described, channel.receive(MessageType::endpoint, handshake_timeout));
   BEELINE_TRY(const auto peer, decode_endpoint(described));
+  if (is_server) {  // whose choice of address follows the client's
+    end.match(peer);
+    BEELINE_TRY_VOID(channel.send(encode(end.info())));
+  }
   BEELINE_TRY_VOID(end.connect(peer));
   BEELINE_TRY_VOID(channel.send(encode(Ready{end.data_in_order()})));
   BEELINE_TRY(const auto message, channel.receive(MessageType::ready, handshake_timeout));

@@ -1,5 +1,7 @@
 #include "perf/watch.h"
 
+#include "base/clock.h"
+
 namespace beeline::perf {
 namespace {
 

@@ -29,6 +29,19 @@ TEST(ChooseGid, RanksRoutableBeforeLoopbackBeforeLinkLocal) {
   EXPECT_EQ(chosen_index({v4, Gid::v4(10, 0, 0, 2)}), 0) << "the first of equals";
 }
 
+TEST(ChooseGid, FollowsThePeersFamilyAndKind) {
+  const auto provider = make_fake_provider({.devices = {device("fake0", {local_v6, v4, v6, loopback})}});
+  const auto context = open_device(*provider, "fake0");
+  const auto chosen = [&](const Gid& peer) {
+    return choose_gid(*provider, context->get(), 1, std::nullopt, peer)->index;
+  };
+  EXPECT_EQ(chosen(Gid::v4(10, 0, 0, 9)), 1);
+  EXPECT_EQ(chosen(*parse_address("2001:db8::9")), 2);
+  EXPECT_EQ(chosen(*parse_address("fe80::9")), 0);
+  EXPECT_EQ(chosen(loopback), 3);
+  EXPECT_EQ(choose_gid(*provider, context->get(), 1, 1, *parse_address("fe80::9"))->index, 1) << "wanted";
+}
+
 TEST(ChooseGid, SkipsEmptySlots) {
   EXPECT_EQ(chosen_index({Gid{}, Gid{}, v6}), 2);
   EXPECT_EQ(chosen_index({Gid{}}), -1);
@@ -74,6 +87,34 @@ TEST(ConnectRc, RefusesFamiliesThatCannotMeet) {
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("10.0.0.1 and 2001:db8::1"), std::string::npos);
   EXPECT_FALSE(connect_rc(*provider, nullptr, {.gid = loopback}, {.gid = v4}, {}));
+}
+
+// Initiator and responder have limits of their own.
+TEST(ConnectRc, TakesTheSmallerReadLimitOfBothEnds) {
+  const auto provider = make_fake_provider();
+  const auto context = open_device(*provider, "").value();
+  const auto pd = alloc_pd(*provider, context.get()).value();
+  const auto cq = create_cq(*provider, context.get(), 16, nullptr).value();
+  const auto granted = [&](std::uint8_t initiates, std::uint8_t serves, std::uint8_t peer_serves) {
+    const auto qp = create_rc_qp(*provider, pd.get(), cq.get(), cq.get(), {}).value();
+    ConnectOptions options;
+    options.initiator_reads = initiates;
+    options.traffic_class = 104;
+    const auto connected = connect_rc(*provider, qp.get(), {.gid = v4, .reads = serves},
+                                      {.qpn = 9, .gid = v4, .reads = peer_serves}, options);
+    EXPECT_TRUE(connected) << connected.error().message;
+    ibv_qp_attr attr{};
+    ibv_qp_init_attr init{};
+    EXPECT_EQ(provider->query_qp(qp.get(), &attr, 0xFFFF, &init), 0);
+    EXPECT_EQ(attr.max_dest_rd_atomic, serves);
+    EXPECT_EQ(attr.ah_attr.grh.traffic_class, 104);
+    EXPECT_EQ(attr.ah_attr.grh.hop_limit, 64);
+    EXPECT_EQ(attr.ah_attr.is_global, 1);
+    return attr.max_rd_atomic;
+  };
+  EXPECT_EQ(granted(8, 16, 4), 4);
+  EXPECT_EQ(granted(2, 16, 4), 2);
+  EXPECT_EQ(granted(0, 3, 16), 3) << "as many as it serves";
 }
 
 TEST(Mtu, BytesAndEnumAreInverse) {

@@ -42,6 +42,7 @@ Result<void> to_rtr(Provider& provider, ibv_qp* qp, const QpAddress& local, cons
   attr.ah_attr.grh.dgid = from_gid(remote.gid);
   attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(options.gid_index);
   attr.ah_attr.grh.hop_limit = 64;
+  attr.ah_attr.grh.traffic_class = options.traffic_class;
   return modify(provider, qp, attr,
                 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
                     IBV_QP_MIN_RNR_TIMER,
@@ -56,8 +57,9 @@ Result<void> to_rts(Provider& provider, ibv_qp* qp, const QpAddress& local, cons
   attr.retry_cnt = options.retry_count;
   attr.rnr_retry = options.rnr_retry;
   attr.sq_psn = local.psn;
-  // What this side may have outstanding is what the other side serves at once.
-  attr.max_rd_atomic = std::min(local.reads, remote.reads);
+  // As many as this side can have outstanding and the other side serves at once.
+  const std::uint8_t mine = options.initiator_reads != 0 ? options.initiator_reads : local.reads;
+  attr.max_rd_atomic = std::min(mine, remote.reads);
   return modify(
       provider, qp, attr,
       IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, "RTS",
@@ -73,8 +75,11 @@ Result<void> connect_rc(Provider& provider, ibv_qp* qp, const QpAddress& local, 
     return fail(Errc::invalid_argument, "GIDs {} and {} cannot reach each other: one is a loopback address",
                 to_string(local.gid), to_string(remote.gid));
   if (local.gid.is_v4() != remote.gid.is_v4())
-    return fail(Errc::invalid_argument, "GIDs {} and {} cannot reach each other: one is IPv4, the other IPv6",
-                to_string(local.gid), to_string(remote.gid));
+    return fail(
+        Errc::invalid_argument,
+        "GIDs {} and {} cannot reach each other: one is IPv4, the other IPv6; give one end a GID index "
+        "of the other's family",
+        to_string(local.gid), to_string(remote.gid));
   const std::string ends = fmt::format("{} -> {}", to_string(local.gid), to_string(remote.gid));
   BEELINE_TRY_VOID(to_init(provider, qp, options, ends));
   BEELINE_TRY_VOID(to_rtr(provider, qp, local, remote, options, ends));

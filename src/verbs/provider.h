@@ -18,6 +18,8 @@ class Provider {
  public:
   virtual ~Provider() = default;
   virtual const char* name() const = 0;  // "soft", "system", …
+  // Of the provider that a device of its list comes from, where several are joined. For people.
+  virtual const char* provider_name(ibv_device*) { return name(); }
   // The sentence behind the errno of this thread's last failure, once; empty when there is none.
   virtual std::string why() { return {}; }
 

@@ -36,26 +36,44 @@ struct GidChoice {
   int index = 0;
   Gid gid;
 };
+struct GidSlot {
+  int index = 0;
+  Gid gid;
+  std::uint32_t type = IBV_GID_TYPE_ROCE_V2;  // ibv_gid_type
+};
+// One port of a device.
 struct DeviceSummary {
   std::string name;
+  std::string provider = "soft";
+  std::uint8_t port = 1;
   bool active = false;
-  std::string netdev;  // empty when unknown
+  std::string link = "Ethernet";  // "InfiniBand", "iWARP"
+  double gbit_per_s = 0;          // 0: unknown
+  std::string netdev;             // empty when unknown
   std::uint32_t active_mtu_bytes = 0, max_mtu_bytes = 0;
-  std::uint64_t guid = 0;       // host order
-  std::vector<GidChoice> gids;  // readable, non-zero RoCE v2 ones
+  std::uint64_t guid = 0;           // host order
+  std::string trouble;              // why it could not be opened
+  std::vector<GidChoice> gids;      // what can be used: readable, non-zero, RoCE v2
+  std::vector<GidSlot> other_gids;  // readable, non-zero, of other types: never chosen
 };
 
-// Everything the provider lists, in its order.
+// Everything the provider lists, in its order; each port of a device by itself.
 Result<std::vector<DeviceSummary>> summarize_devices(Provider& provider);
 
-// Opens `name`, or when it is empty the first active device with a usable GID. The error
-// lists what there is.
-Result<Context> open_device(Provider& provider, const std::string& name);
+// Opens `name`. When it is empty: of the devices whose `port` is active and has RoCE v2 GIDs, the
+// first with a routable one; without any, the first with a link-local one; else a loopback. RDMA
+// hardware stands first in the list, so it is chosen where it can be used. The error lists what
+// there is.
+Result<Context> open_device(Provider& provider, const std::string& name, std::uint8_t port = 1);
 
 // Ranked: `wanted` if given; else routable IPv4, routable IPv6, then loopback, link-local last.
-// Never a fixed index. Unreadable and all-zero slots are skipped.
+// Never a fixed index. Unreadable and all-zero slots are skipped. A `peer` goes first: an
+// address of its family, and of its kind (loopback, link-local, routable).
 Result<GidChoice> choose_gid(Provider& provider, ibv_context* context, std::uint8_t port,
-                             std::optional<int> wanted);
+                             std::optional<int> wanted, const std::optional<Gid>& peer = std::nullopt);
+
+// "RoCE v2", "RoCE v1", "IB"
+const char* gid_type_name(std::uint32_t type);
 
 Result<ProtectionDomain> alloc_pd(Provider& provider, ibv_context* context);
 Result<MemoryRegion> register_memory(Provider& provider, ibv_pd* pd, void* address, std::size_t bytes,
@@ -77,12 +95,15 @@ struct QpAddress {
   std::uint32_t psn = 0;  // random
   Gid gid;
   std::uint32_t mtu_bytes = 1024;
-  std::uint8_t reads = 1;  // max_dest_rd_atomic
+  std::uint8_t reads = 1;  // max_dest_rd_atomic: what this end serves at once
 };
 struct ConnectOptions {
   std::uint8_t port = 1;
   int gid_index = 0;
   std::uint8_t timeout = 14, retry_count = 7, rnr_retry = 7, min_rnr_timer = 12;
+  std::uint8_t traffic_class = 0;  // DSCP << 2
+  // What this end's device may have outstanding (max_qp_init_rd_atom); 0: as many as it serves.
+  std::uint8_t initiator_reads = 0;
   int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 };
 // RESET -> INIT -> RTR -> RTS with the minimum of both MTUs and READ depths.

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <thread>
 
-#include "exec/clock.h"
+#include "base/clock.h"
 
 namespace beeline::exec {
 namespace {
@@ -87,7 +87,7 @@ class Probes : public Listener {
 class Establishment {
  public:
   Establishment(Rank rank, const Terms& terms, Control& control, Duration timeout)
-      : rank_(rank), terms_(terms), control_(control), deadline_(now() + timeout) {}
+      : rank_(rank), terms_(terms), control_(control), deadline_(monotonic_now() + timeout) {}
 
   Result<std::unique_ptr<Connections>> run(Result<std::unique_ptr<Connections>> created) {
     BEELINE_TRY(auto hellos, exchange(control_, rank_, greeting(created), left()));
@@ -101,7 +101,7 @@ class Establishment {
   }
 
  private:
-  Duration left() const { return std::max<Duration>(deadline_ - now(), 1ms); }
+  Duration left() const { return std::max<Duration>(deadline_ - monotonic_now(), 1ms); }
 
   template <class Body>
   Result<void> for_each_peer(Body body) const {
@@ -149,7 +149,7 @@ class Establishment {
                     "the RDMA path does not work though the control connection does: {}",
                     probes.error()->message);
       if (auto failure = control_.poll_failure()) return tl::unexpected<Error>(std::move(failure->error));
-      if (now() > deadline_) return silent(connections, probes);
+      if (monotonic_now() > deadline_) return silent(connections, probes);
     }
     return {};
   }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "exec/clock.h"
 #include "exec/progress/progress.h"
 
 namespace beeline::exec {
@@ -31,7 +31,7 @@ void Progress::check_health() {
 // In the order of how sure we can be.
 std::optional<Error> Progress::find_cause() {
   if (verdict_) return verdict_;
-  const TimePoint time = now();
+  const TimePoint time = monotonic_now();
   if (time >= next_control_check_) {
     next_control_check_ = time + control_every;
     if (auto failure = control_.poll_failure()) return std::move(failure->error);
@@ -45,14 +45,14 @@ std::optional<Error> Progress::find_cause() {
 
 // Who is late is warned about, and in the end an error.
 void Progress::check_patience() {
-  const TimePoint time = now();
+  const TimePoint time = monotonic_now();
   const Duration waited = time - current_->started;
   if (time >= current_->next_warning) {
     logger()->warn("{} has been waiting for {:.1f} s in {}: {}", control_.describe(options_.rank),
                    seconds(waited), current_call(), whom_we_wait_for());
     current_->next_warning = time + 2 * waited;
   }
-  const Duration grace = roll_call_.complete() ? grace_without_evidence : Duration{};
+  const Duration grace = roll_call_.missing() ? Duration{} : grace_without_evidence;
   if (waited < options_.operation_timeout + grace) return;
   const Error error = timed_out(waited);
   fail_all(error, error);
@@ -68,7 +68,11 @@ std::string Progress::whom_we_wait_for() const {
     for (const Rank rank : ranks)
       text += fmt::format("{}{} {}", text.empty() ? "" : "; ", control_.describe(rank), what);
   };
-  list(roll_call_.missing(), "has not made this call yet");
+  if (const auto missing = roll_call_.missing()) {
+    list({*missing}, "has not made this call yet");
+    return text;
+  }
+  list(roll_call_.silent(), "has not made this call yet, or waits for a rank that has not");
   if (text.empty()) list(run_.waiting_for(), "is in this call, but is not done with its part");
   return text.empty() ? "the network is late" : text;
 }
@@ -76,7 +80,7 @@ std::string Progress::whom_we_wait_for() const {
 Error Progress::timed_out(Duration waited) const {
   return {Errc::timed_out, fmt::format("{} timed out after {:.1f} s on {}: {}. Last events:{}",
                                        current_call(), seconds(waited), control_.describe(options_.rank),
-                                       whom_we_wait_for(), recorder_.last(8, now()))};
+                                       whom_we_wait_for(), recorder_.last(8, monotonic_now()))};
 }
 
 // Whoever reads that a peer is gone wants to know what was under way.
@@ -93,7 +97,7 @@ void Progress::fail_all(const Error& cause, const Error& for_others) {
   connections_->break_all();
   run_.abandon();
   logger()->debug("{} failed: {}; last events:{}", control_.describe(options_.rank), cause.message,
-                  recorder_.last(32, now()));
+                  recorder_.last(32, monotonic_now()));
   auto waiting = inbox_->close(cause);
   if (current_) waiting.push_front(std::move(current_->pending));
   current_.reset();

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "exec/clock.h"
+#include "base/clock.h"
 
 namespace beeline::exec {
 namespace {
@@ -48,7 +48,7 @@ Stats Progress::stats() const {
 // ---- the loop
 
 void Progress::loop() {
-  last_progress_ = now();
+  last_progress_ = monotonic_now();
   while (take_requests()) {
     bool moved = false;
     if (!failed_) {
@@ -57,7 +57,7 @@ void Progress::loop() {
     }
     if (!failed_ && !suspicion_) moved = advance() || moved;
     if (moved)
-      last_progress_ = now();
+      last_progress_ = monotonic_now();
     else
       rest();
   }
@@ -84,10 +84,11 @@ bool Progress::take_requests() {
 void Progress::farewell() {
   Message goodbye{.kind = MessageKind::goodbye};
   goodbye.call = {.sequence = sequence_, .communicator = communicator_};
-  const TimePoint deadline = now() + farewell_at_most;
+  const TimePoint deadline = monotonic_now() + farewell_at_most;
   std::vector<bool> told(departed_.size(), false);
   told[place(options_.rank)] = true;
-  for (bool waiting = true; waiting && now() < deadline && !suspicion_ && !control_.poll_failure();) {
+  for (bool waiting = true;
+       waiting && monotonic_now() < deadline && !suspicion_ && !control_.poll_failure();) {
     waiting = false;
     for (int i = 0; i < options_.size; ++i) {
       const Rank peer{i};
@@ -103,7 +104,7 @@ void Progress::farewell() {
 // ---- waiting
 
 void Progress::rest() {
-  const Duration idle = now() - last_progress_;
+  const Duration idle = monotonic_now() - last_progress_;
   if (!failed_ && idle < spin_for) return;
   if (!failed_ && idle < yield_for)
     std::this_thread::yield();
@@ -115,7 +116,7 @@ void Progress::sleep() {
   if (!failed_) {
     note(connections_->arm());
     if (connections_->poll(*this) > 0 || verdict_) {
-      last_progress_ = now();
+      last_progress_ = monotonic_now();
       return;
     }
   }
@@ -134,7 +135,7 @@ int Progress::sleep_ms() const {
   if (suspicion_) longest = 10ms;
   if (current_ && !failed_) {
     const TimePoint deadline = current_->started + options_.operation_timeout;
-    const Duration next = std::min(current_->next_warning, deadline) - now();
+    const Duration next = std::min(current_->next_warning, deadline) - monotonic_now();
     longest = std::clamp<Duration>(next, 1ms, longest);
   }
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(longest).count());
@@ -157,12 +158,11 @@ bool Progress::advance() {
 bool Progress::start_next() {
   auto pending = inbox_->next_call();
   if (!pending) return false;
-  const TimePoint started = now();
+  const TimePoint started = monotonic_now();
   current_ = Current{.pending = std::move(*pending),
                      .fingerprint = {},
                      .started = started,
-                     .next_warning = started + options_.warn_after,
-                     .unannounced = {}};
+                     .next_warning = started + options_.warn_after};
   busy_since_ = started;
   note(begin(*current_));
   return true;
@@ -171,7 +171,6 @@ bool Progress::start_next() {
 Result<void> Progress::begin(Current& current) {
   current.fingerprint = fingerprint_of(current.pending.call, ++sequence_, communicator_);
   recorder_.record(current.started, "call begins", options_.rank, sequence_);
-  roll_call_.for_each_neighbour([&](Rank peer) { current.unannounced.push_back(peer); });
   roll_call_.begin(current.fingerprint);
   BEELINE_TRY_VOID(check_departed());
   if (auto difference = roll_call_.difference()) return tl::unexpected<Error>(std::move(*difference));
@@ -188,19 +187,15 @@ Result<const Schedule*> Progress::schedule_for(const Call& call) {
   return &schedules_.emplace(key, make_schedule(std::move(plan))).first->second;
 }
 
-// To the neighbours that no advert has told it.
+// To whom the roll call says, unless an advert has told it.
 Result<bool> Progress::announce() {
   bool moved = false;
-  auto& peers = current_->unannounced;
-  while (!peers.empty()) {
-    if (run_.has_advertised_to(peers.back())) {
-      peers.pop_back();
-      continue;
+  while (const auto peer = roll_call_.to_tell()) {
+    if (!roll_call_.in_first_round() || !run_.has_advertised_to(*peer)) {
+      if (!connections_->has_room(*peer)) break;
+      BEELINE_TRY_VOID(connections_->send(*peer, {.kind = MessageKind::call, .call = current_->fingerprint}));
     }
-    if (!connections_->has_room(peers.back())) break;
-    BEELINE_TRY_VOID(
-        connections_->send(peers.back(), {.kind = MessageKind::call, .call = current_->fingerprint}));
-    peers.pop_back();
+    roll_call_.told();
     moved = true;
   }
   return moved;
@@ -209,7 +204,7 @@ Result<bool> Progress::announce() {
 Result<bool> Progress::advance_current() {
   BEELINE_TRY(const bool moved, run_.advance());
   BEELINE_TRY(const bool announced, announce());
-  if (run_.complete() && current_->unannounced.empty() && roll_call_.complete()) {
+  if (run_.complete() && roll_call_.complete()) {
     BEELINE_TRY_VOID(run_.end());
     finish_current();
     return true;
@@ -218,7 +213,7 @@ Result<bool> Progress::advance_current() {
 }
 
 void Progress::finish_current() {
-  const TimePoint finished = now();
+  const TimePoint finished = monotonic_now();
   recorder_.record(finished, "call complete", options_.rank, sequence_);
   busy_ns_ += (finished - busy_since_).count();
   ++operations_;
@@ -242,7 +237,7 @@ void Progress::on_message(Rank peer, const Message& message) {
 Result<void> Progress::hear(Rank peer, const Message& message) {
   switch (message.kind) {
     case MessageKind::call: {
-      recorder_.record(now(), "peer made call", peer, message.call.sequence);
+      recorder_.record(monotonic_now(), "peer made call", peer, message.call.sequence);
       BEELINE_TRY_VOID(roll_call_.hear(peer, message.call));
       if (auto difference = roll_call_.difference(); difference && current_)
         return tl::unexpected<Error>(std::move(*difference));
@@ -283,7 +278,7 @@ void Progress::on_written(Rank, std::uint32_t cookie) {
 void Progress::on_broken(Rank peer, Error error) {
   if (suspicion_ || departed_[place(peer)]) return;
   suspicion_ = std::move(error);
-  suspicion_since_ = now();
+  suspicion_since_ = monotonic_now();
 }
 
 }  // namespace beeline::exec

@@ -30,7 +30,6 @@ class Progress : private Listener {
     PendingCall pending;
     Fingerprint fingerprint;
     TimePoint started, next_warning;
-    std::vector<Rank> unannounced;  // neighbours that we still have to tell
   };
 
   void loop();

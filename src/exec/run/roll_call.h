@@ -1,7 +1,12 @@
-// Who has made which call: at the start of every call each rank tells both neighbours on
-// the ring what it called, and completes only when both have said the same. So neighbours
-// are never more than one call apart, and a difference anywhere on the ring is found. An
-// advert tells it as well as an announcement, since it carries the call's fingerprint.
+// Who has made which call: a dissemination among the ranks at the start of every call. In
+// round k a rank tells the one 2^k places to its left what it called, once it has heard
+// the same from the ranks 1, 2, … 2^(k-1) places to its right. So what comes in round k speaks for
+// 2^k ranks, and a rank that has heard all ceil(log2 n) rounds knows that every rank has
+// made the same call: it may complete, whatever data the call moves or does not move.
+// Ranks are therefore never more than one call apart.
+//
+// In round 0 an advert tells it as well as an announcement, since it carries the call's
+// fingerprint. Distances below n are different ranks, so a message needs no round number.
 #pragma once
 
 #include <array>
@@ -15,80 +20,97 @@ namespace beeline::exec {
 class RollCall {
  public:
   RollCall(Rank rank, int size) : rank_(rank) {
-    if (size == 1) return;
-    neighbours_.push_back({Rank{(rank.value + 1) % size}, 0, {}});
-    if (size > 2) neighbours_.push_back({Rank{(rank.value + size - 1) % size}, 0, {}});
+    for (int distance = 1; distance < size; distance *= 2)
+      rounds_.push_back({.hears = Rank{(rank.value + distance) % size},
+                         .tells = Rank{(rank.value + size - distance) % size}});
   }
 
-  void begin(const Fingerprint& call) { current_ = call; }
+  void begin(const Fingerprint& call) {
+    current_ = call;
+    told_ = 0;
+  }
 
-  // What a neighbour called. It may be our call, or the next one.
+  // Whom to tell now, if anybody: when that is done, told().
+  std::optional<Rank> to_tell() const {
+    if (told_ == rounds_.size()) return std::nullopt;
+    for (std::size_t round = 0; round < told_; ++round)
+      if (!heard(rounds_[round])) return std::nullopt;
+    return rounds_[told_].tells;
+  }
+  void told() { ++told_; }
+  // An advert does for what to_tell() asks.
+  bool in_first_round() const { return told_ == 0; }
+
+  // What a peer called. It may be our call, or the next one.
   Result<void> hear(Rank from, const Fingerprint& call) {
-    Neighbour* neighbour = find(from);
-    if (neighbour == nullptr)
-      return fail(Errc::protocol, "rank {} announced a call to rank {}, which is no neighbour", from.value,
-                  rank_.value);
-    if (call.sequence != neighbour->heard + 1 || call.sequence > current_.sequence + 1)
+    Round* round = round_of(from);
+    if (round == nullptr)
+      return fail(Errc::protocol, "rank {} announced a call to rank {}, which does not expect that of it",
+                  from.value, rank_.value);
+    if (call.sequence != round->heard + 1 || call.sequence > current_.sequence + 1)
       return fail(Errc::protocol, "rank {} announced its call {} after its call {}", from.value,
-                  call.sequence, neighbour->heard);
-    neighbour->heard = call.sequence;
-    neighbour->said[call.sequence % 2] = call;
+                  call.sequence, round->heard);
+    note(*round, call);
     return {};
   }
 
-  // An advert came. Whether it makes sense is not decided here.
+  // An advert came. Whether it makes sense is not decided here. It says what its sender called,
+  // but nothing of other ranks, so it does for the first round only.
   void overhear(Rank from, const Fingerprint& call) {
-    Neighbour* neighbour = find(from);
-    if (neighbour == nullptr || call.sequence != neighbour->heard + 1) return;
-    if (call.sequence > current_.sequence + 1) return;
-    neighbour->heard = call.sequence;
-    neighbour->said[call.sequence % 2] = call;
+    if (rounds_.empty() || rounds_.front().hears != from) return;
+    Round& first = rounds_.front();
+    if (call.sequence == first.heard + 1 && call.sequence <= current_.sequence + 1) note(first, call);
   }
 
-  // A neighbour that made another call than we did.
+  // A peer that made another call than we did.
   std::optional<Error> difference() const {
-    for (const Neighbour& neighbour : neighbours_) {
-      const Fingerprint& said = neighbour.said[current_.sequence % 2];
-      if (neighbour.heard >= current_.sequence && said != current_)
-        return mismatch(rank_, current_, neighbour.rank, said);
+    for (const Round& round : rounds_) {
+      const Fingerprint& said = round.said[current_.sequence % 2];
+      if (heard(round) && said != current_) return mismatch(rank_, current_, round.hears, said);
     }
     return std::nullopt;
   }
 
-  // Neighbours that have not made our call yet.
-  std::vector<Rank> missing() const {
+  // Everybody has made our call, and those who wait for us to say so know it.
+  bool complete() const {
+    for (const Round& round : rounds_)
+      if (!heard(round)) return false;
+    return told_ == rounds_.size();
+  }
+  // The rank that certainly has not made our call yet, if we know one: it speaks for itself only.
+  std::optional<Rank> missing() const {
+    if (rounds_.empty() || heard(rounds_.front())) return std::nullopt;
+    return rounds_.front().hears;
+  }
+  // Those who have not made it yet, or wait for others who have not.
+  std::vector<Rank> silent() const {
     std::vector<Rank> ranks;
-    for (const Neighbour& neighbour : neighbours_)
-      if (neighbour.heard < current_.sequence) ranks.push_back(neighbour.rank);
+    for (const Round& round : rounds_)
+      if (!heard(round)) ranks.push_back(round.hears);
     return ranks;
   }
-  bool complete() const {
-    for (const Neighbour& neighbour : neighbours_)
-      if (neighbour.heard < current_.sequence) return false;
-    return true;
-  }
-
-  template <class Body>
-  void for_each_neighbour(Body body) const {
-    for (const Neighbour& neighbour : neighbours_) body(neighbour.rank);
-  }
-  std::size_t neighbours() const { return neighbours_.size(); }
 
  private:
-  struct Neighbour {
-    Rank rank;
-    std::uint64_t heard = 0;            // its latest call
+  struct Round {
+    Rank hears, tells;
+    std::uint64_t heard = 0;            // the latest call of the rank that we hear
     std::array<Fingerprint, 2> said{};  // its latest two, by sequence modulo 2
   };
-  Neighbour* find(Rank rank) {
-    for (Neighbour& neighbour : neighbours_)
-      if (neighbour.rank == rank) return &neighbour;
+  bool heard(const Round& round) const { return round.heard >= current_.sequence; }
+  static void note(Round& round, const Fingerprint& call) {
+    round.heard = call.sequence;
+    round.said[call.sequence % 2] = call;
+  }
+  Round* round_of(Rank from) {
+    for (Round& round : rounds_)
+      if (round.hears == from) return &round;
     return nullptr;
   }
 
   Rank rank_;
   Fingerprint current_;
-  std::vector<Neighbour> neighbours_;
+  std::vector<Round> rounds_;
+  std::size_t told_ = 0;  // rounds of this call
 };
 
 }  // namespace beeline::exec

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "exec/clock.h"
+#include "base/clock.h"
 #include "exec/kernels/kernels.h"
 
 namespace beeline::exec {
@@ -375,7 +375,7 @@ std::vector<Rank> Run::waiting_for() const {
 }
 
 void Run::record(const char* what, Rank peer, const Lane& lane, Index step, std::uint64_t bytes) {
-  recorder_.record(now(), what, peer, fingerprint_.sequence, lane.piece, step, bytes);
+  recorder_.record(monotonic_now(), what, peer, fingerprint_.sequence, lane.piece, step, bytes);
 }
 
 }  // namespace beeline::exec

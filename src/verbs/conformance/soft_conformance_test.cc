@@ -3,6 +3,8 @@
 #include "nic/card.h"
 #include "port/udp/udp_port.h"
 #include "verbs/conformance/conformance.h"
+#include "verbs/fake/fake_provider.h"
+#include "verbs/joined/joined_provider.h"
 
 namespace beeline::verbs::conformance {
 namespace {
@@ -19,6 +21,15 @@ class SoftRig : public Rig {
     rig->provider_ = make_soft_provider(*rig->card_);
     return rig;
   }
+  static Result<std::unique_ptr<Rig>> make_joined() {
+    BEELINE_TRY(auto made, make());
+    auto* rig = static_cast<SoftRig*>(made.get());
+    std::vector<std::unique_ptr<Provider>> providers;
+    providers.push_back(std::move(rig->provider_));
+    providers.push_back(make_fake_provider({.devices = {{.name = "fake0", .gids = {}}}}));
+    rig->provider_ = make_joined_provider(std::move(providers));
+    return made;
+  }
   Provider& provider() override { return *provider_; }
 
  private:
@@ -26,7 +37,8 @@ class SoftRig : public Rig {
   std::unique_ptr<Provider> provider_;
 };
 
-const auto soft = testing::Values(RigFactory{"soft", SoftRig::make});
+const auto soft =
+    testing::Values(RigFactory{"soft", SoftRig::make}, RigFactory{"joined", SoftRig::make_joined});
 std::string name_of(const testing::TestParamInfo<RigFactory>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Card, Objects, soft, name_of);

@@ -70,7 +70,9 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* out) {
   out->gid_tbl_len = static_cast<int>(device.gids.size());
   out->max_msg_sz = proto::max_message_bytes;
   out->pkey_tbl_len = 1;
-  out->link_layer = IBV_LINK_LAYER_ETHERNET;
+  out->active_width = device.active_width;
+  out->active_speed = device.active_speed;
+  out->link_layer = device.link_layer;
   return 0;
 }
 
@@ -190,7 +192,7 @@ class FabricProvider final : public FakeProvider {
     const FakeDevice& device = context_of(context)->home->options;
     if (port != 1 || index >= device.gids.size()) return EINVAL;
     if (device.gids[index].is_zero()) return ENODATA;
-    *out = {from_gid(device.gids[index]), index, port, IBV_GID_TYPE_ROCE_V2,
+    *out = {from_gid(device.gids[index]), index, port, device.gid_type,
             static_cast<std::uint32_t>(device.netdev_index)};
     return 0;
   }

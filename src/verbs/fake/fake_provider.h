@@ -23,6 +23,9 @@ struct FakeDevice {
   // All-zero ones are empty slots of the table.
   std::vector<Gid> gids = {Gid::v4(10, 99, 0, 1)};
   int netdev_index = 1;
+  std::uint32_t gid_type = IBV_GID_TYPE_ROCE_V2;
+  std::uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
+  std::uint8_t active_width = 1, active_speed = 1;
 };
 
 struct FakeOptions {

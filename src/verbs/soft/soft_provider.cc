@@ -4,11 +4,10 @@
 
 #include <cerrno>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "base/log.h"
+#include "verbs/common/reason.h"
 #include "verbs/provider.h"
 #include "verbs/soft/convert.h"
 #include "verbs/soft/objects.h"
@@ -236,19 +235,13 @@ class SoftProvider final : public Provider {
   // Packets are placed in order, but the copy of one packet promises no order of its bytes.
   int query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) override { return 0; }
 
-  std::string why() override {
-    const std::lock_guard guard(reason_lock_);
-    if (reason_thread_ != std::this_thread::get_id()) return {};
-    return std::exchange(reason_, {});
-  }
+  std::string why() override { return reason_.take(); }
 
  private:
   // Keeps the sentence that an errno value cannot carry.
   int note(const Error& error) {
     logger()->debug("verbs: {}", error.message);
-    const std::lock_guard guard(reason_lock_);
-    reason_thread_ = std::this_thread::get_id();
-    reason_ = error.message;
+    reason_.note(error.message);
     return to_errno(error.code);
   }
 
@@ -277,9 +270,7 @@ class SoftProvider final : public Provider {
   nic::Card& card_;
   std::vector<std::unique_ptr<Device>> devices_;
   Registry live_;
-  std::mutex reason_lock_;
-  std::thread::id reason_thread_;
-  std::string reason_;
+  Reason reason_;
 };
 
 }  // namespace soft
