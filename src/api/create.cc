@@ -42,7 +42,7 @@ class CallerStore final : public bootstrap::Store {
   }
 
  private:
-  static constexpr std::size_t capacity = 64 * 1024;
+  static constexpr std::size_t capacity = std::size_t{64} * 1024;
   const beeline_store store_;
 };
 
@@ -138,7 +138,7 @@ Result<void> create(const beeline_comm_options* given, beeline_comm** out) {
   BEELINE_TRY(comm->group, meet(plan));
   comm->control = std::make_unique<GroupControl>(*comm->group);
   enlist(comm->group.get());
-  if (const auto connected = connect(*comm, plan, *process); !connected) {
+  if (auto connected = connect(*comm, plan, *process); !connected) {
     strike_off(comm->group.get());
     // The others wait for us: let them fail now, and with our reason.
     comm->group->broadcast_failure(

@@ -45,6 +45,18 @@ Result<void> set_provider(Config& config, std::string_view name, const std::stri
   return {};
 }
 
+Result<void> set_icrc(Config& config, std::string_view name, const std::string& text) {
+  if (text == "auto")
+    config.icrc = IcrcCheck::automatic;
+  else if (text == "plain")
+    config.icrc = IcrcCheck::plain;
+  else if (text == "strict")
+    config.icrc = IcrcCheck::strict;
+  else
+    return fail(Errc::invalid_argument, "{}={}: give auto, plain or strict", name, text);
+  return {};
+}
+
 Result<void> set_device(Config& config, std::string_view, const std::string& text) {
   config.device = text;
   return {};
@@ -89,6 +101,8 @@ struct Row {
 constexpr Row rows[] = {
     {{"BEELINE_LANE", "auto, wire", "wire: also processes of one host exchange packets"}, set_lane},
     {{"BEELINE_PROVIDER", "auto, soft, system", "where verbs come from"}, set_provider},
+    {{"BEELINE_ICRC", "auto, plain, strict", "strict: check received packets against their IP header too"},
+     set_icrc},
     {{"BEELINE_DEVICE", "a device name", "device of the collectives"}, set_device},
     {{"BEELINE_GID_INDEX", "0 … 255", "GID index on that device"}, set_gid_index},
     {{"BEELINE_LOG", "trace … off", "what goes to standard error"}, set_log},

@@ -17,6 +17,7 @@ namespace beeline {
 
 enum class Lane : std::uint8_t { automatic, wire };
 enum class Provider : std::uint8_t { automatic, soft, system };
+enum class IcrcCheck : std::uint8_t { automatic, plain, strict };
 
 struct Config {
   // BEELINE_LANE=auto|wire: wire sends RC traffic between processes of one host
@@ -24,6 +25,9 @@ struct Config {
   Lane lane = Lane::automatic;
   // BEELINE_PROVIDER=auto|soft|system
   Provider provider = Provider::automatic;
+  // BEELINE_ICRC=auto|plain|strict: strict sees received IPv4 headers (a raw socket: CAP_NET_RAW) and checks
+  // every ICRC exactly; plain accepts any IP identification that explains it; auto: strict if we may.
+  IcrcCheck icrc = IcrcCheck::automatic;
   // BEELINE_DEVICE=bee1: the device that collectives use; empty: the first usable one.
   std::string device;
   // BEELINE_GID_INDEX: GID index on that device; unset: ranked choice.

@@ -53,6 +53,7 @@ tl::unexpected<Error> fail_errno(int errno_value, std::string_view what);
 }  // namespace beeline
 
 // Hands an error up, keeps a value: BEELINE_TRY(auto port, open_port(x));
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration stands in no parentheses.
 #define BEELINE_CONCAT_(a, b) a##b
 #define BEELINE_CONCAT(a, b) BEELINE_CONCAT_(a, b)
 #define BEELINE_TRY(declaration, expression) \
@@ -61,6 +62,7 @@ tl::unexpected<Error> fail_errno(int errno_value, std::string_view what);
   auto temporary = (expression);                                                         \
   if (!temporary) return tl::unexpected<::beeline::Error>(std::move(temporary).error()); \
   declaration = std::move(*temporary)
+// NOLINTEND(bugprone-macro-parentheses)
 // The same for Result<void>.
 #define BEELINE_TRY_VOID(expression)                                                  \
   do {                                                                                \

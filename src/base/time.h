@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 struct TimePoint {
   std::int64_t ns = 0;
 
-  friend constexpr auto operator<=>(TimePoint, TimePoint) = default;
+  friend constexpr auto operator<=>(TimePoint, TimePoint) = default;  // NOLINT(modernize-use-nullptr)
   friend constexpr TimePoint operator+(TimePoint t, Duration d) { return {t.ns + d.count()}; }
   friend constexpr TimePoint operator-(TimePoint t, Duration d) { return {t.ns - d.count()}; }
   friend constexpr Duration operator-(TimePoint a, TimePoint b) { return Duration{a.ns - b.ns}; }

@@ -63,6 +63,7 @@ Result<beeline_redop> parse_redop(std::string_view text) {
 
 std::vector<std::string> operation_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(operations));
   for (const auto& row : operations) names.emplace_back(row.name);
   return names;
 }

@@ -78,6 +78,7 @@ Result<void> Launcher::start(int rank) {
   std::vector<std::string> words = options_.arguments(rank);
   words.insert(words.begin(), options_.program);
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   int pipe_ends[2];

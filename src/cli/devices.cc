@@ -19,10 +19,11 @@ void show(bool verbose, bool json) {
     return;
   }
   std::fputs(devices_table(*devices).c_str(), stdout);
-  if (verbose)
-    std::fputs(
-        card_text(engine->card->limits(), engine->card->counters(), engine->card->port_counters()).c_str(),
-        stdout);
+  if (verbose && engine->card)
+    std::fputs(card_text(engine->card->limits(), engine->card->counters(), engine->card->port_counters(),
+                         engine->card->checks_icrc_strictly())
+                   .c_str(),
+               stdout);
 }
 
 }  // namespace

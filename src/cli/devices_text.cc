@@ -8,29 +8,51 @@
 namespace beeline::cli {
 namespace {
 
-using Line = std::array<std::string, 7>;
+using Line = std::array<std::string, 9>;
+constexpr std::size_t device_columns = 6;
+
+std::string address_of(const verbs::DeviceSummary& device) {
+  if (!device.trouble.empty()) return device.trouble;
+  if (device.link != "Ethernet") return device.link + ", not RoCE: never used";
+  return "no address";
+}
 
 Line device_line(const verbs::DeviceSummary& device) {
-  return {device.name,
+  return {device.port == 1 ? device.name : fmt::format("{} port {}", device.name, device.port),
           device.netdev.empty() ? "-" : device.netdev,
           device.active ? "active" : "down",
+          device.gbit_per_s == 0 ? "-" : fmt::format("{} Gb/s", device.gbit_per_s),
           fmt::format("{}/{}", device.active_mtu_bytes, device.max_mtu_bytes),
+          device.provider,
           "-",
           "-",
-          "no address"};
+          address_of(device)};
+}
+
+// By index, whatever their type.
+std::vector<verbs::GidSlot> all_gids(const verbs::DeviceSummary& device) {
+  std::vector<verbs::GidSlot> all = device.other_gids;
+  for (const verbs::GidChoice& gid : device.gids) all.push_back({gid.index, gid.gid});
+  std::sort(all.begin(), all.end(),
+            [](const verbs::GidSlot& a, const verbs::GidSlot& b) { return a.index < b.index; });
+  return all;
 }
 
 std::vector<Line> lines_of(const std::vector<verbs::DeviceSummary>& devices) {
-  std::vector<Line> lines = {{"device", "interface", "state", "MTU (active/max)", "GID", "type", "address"}};
+  std::vector<Line> lines = {
+      {"device", "interface", "state", "rate", "MTU (active/max)", "provider", "GID", "type", "address"}};
   for (const verbs::DeviceSummary& device : devices) {
     Line line = device_line(device);
-    if (device.gids.empty()) lines.push_back(line);
-    for (const verbs::GidChoice& gid : device.gids) {
-      line[4] = std::to_string(gid.index);
-      line[5] = "RoCE v2";
-      line[6] = to_string(gid.gid);
+    if (device.gids.empty()) {  // says why
       lines.push_back(line);
-      for (std::size_t column = 0; column < 4; ++column) line[column].clear();  // the device stands once
+      for (std::size_t column = 0; column < device_columns; ++column) line[column].clear();
+    }
+    for (const verbs::GidSlot& gid : all_gids(device)) {
+      line[6] = std::to_string(gid.index);
+      line[7] = verbs::gid_type_name(gid.type);
+      line[8] = to_string(gid.gid);
+      lines.push_back(line);
+      for (std::size_t column = 0; column < device_columns; ++column) line[column].clear();
     }
   }
   return lines;
@@ -64,17 +86,22 @@ std::string devices_json(const std::vector<verbs::DeviceSummary>& devices) {
   Json list = Json::array();
   for (const verbs::DeviceSummary& device : devices) {
     Json gids = Json::array();
-    for (const verbs::GidChoice& gid : device.gids)
+    for (const verbs::GidSlot& gid : all_gids(device))
       gids.push_back({{"index", gid.index},
-                      {"type", "RoCE v2"},
+                      {"type", verbs::gid_type_name(gid.type)},
                       {"address", to_string(gid.gid)},
                       {"gid", gid_string(gid.gid)}});
     list.push_back({{"name", device.name},
+                    {"provider", device.provider},
+                    {"port", device.port},
+                    {"link", device.link},
                     {"interface", device.netdev},
                     {"active", device.active},
+                    {"gbit_per_s", device.gbit_per_s},
                     {"active_mtu_bytes", device.active_mtu_bytes},
                     {"max_mtu_bytes", device.max_mtu_bytes},
                     {"guid", fmt::format("{:016x}", device.guid)},
+                    {"trouble", device.trouble},
                     {"gids", gids}});
   }
   const Json out = {{"version", 1}, {"devices", list}};
@@ -82,7 +109,7 @@ std::string devices_json(const std::vector<verbs::DeviceSummary>& devices) {
 }
 
 std::string card_text(const nic::Limits& limits, const nic::CardCounters& counters,
-                      const port::PortCounters& port) {
+                      const port::PortCounters& port, bool strict) {
   std::string text = "\nThe card in this process (RC over RoCE v2, UDP port 4791)\n";
   text += counter_lines({{"queue pairs, at most", limits.queue_pairs},
                          {"completion queues, at most", limits.completion_queues},
@@ -91,9 +118,13 @@ std::string card_text(const nic::Limits& limits, const nic::CardCounters& counte
                          {"pieces per work request, at most", limits.sges},
                          {"READs under way per queue pair, at most", limits.reads_per_qp}});
   text +=
-      "\nHow a packet's ICRC is checked: over IPv6, and for our own packets, exactly. Over IPv4 it\n"
-      "covers the IP identification, which a UDP socket does not show; then the packet is accepted\n"
-      "if some identification explains its ICRC (\"affine\": 16 of the 32 bits still protect it).\n";
+      strict
+          ? "\nHow a packet's ICRC is checked: exactly (strict). A raw socket shows the IP identification,\n"
+            "which the ICRC covers over IPv4. (BEELINE_ICRC=plain: do without.)\n"
+          : "\nHow a packet's ICRC is checked: over IPv6, and for our own packets, exactly. Over IPv4 it\n"
+            "covers the IP identification, which a UDP socket does not show; then the packet is accepted\n"
+            "if some identification explains its ICRC (\"affine\": 16 of the 32 bits still protect it).\n"
+            "With CAP_NET_RAW, and without BEELINE_ICRC=plain, every packet is checked exactly.\n";
   text += counter_lines({{"packets received", counters.received},
                          {"  ICRC checked exactly", counters.icrc_exact},
                          {"  ICRC checked up to the IP identification", counters.icrc_affine},
@@ -109,6 +140,8 @@ std::string card_text(const nic::Limits& limits, const nic::CardCounters& counte
                          {"datagrams handed to another process", port.handed_over},
                          {"datagrams taken over from another process", port.taken_over},
                          {"hand-overs refused", port.hand_over_refused},
+                         {"hand-overs of what we had", port.handed_over_twice},
+                         {"datagrams with an odd IP header: dropped", port.ip_header_odd},
                          {"datagrams cut short", port.truncated},
                          {"datagrams that could not be sent", port.send_failures}});
   return text;

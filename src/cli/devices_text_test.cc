@@ -23,10 +23,32 @@ std::vector<verbs::DeviceSummary> some_devices() {
 
 TEST(DevicesTable, HasALinePerGidAndNamesTheDeviceOnce) {
   EXPECT_EQ(devices_table(some_devices()),
-            "device  interface  state   MTU (active/max)  GID  type     address\n"
-            "bee0    eth0       active  1024/4096         0    RoCE v2  10.0.0.1\n"
-            "                                             2    RoCE v2  fe80::1\n"
-            "bee1    -          down    0/0               -    -        no address\n");
+            "device  interface  state   rate  MTU (active/max)  provider  GID  type     address\n"
+            "bee0    eth0       active  -     1024/4096         soft      0    RoCE v2  10.0.0.1\n"
+            "                                                             2    RoCE v2  fe80::1\n"
+            "bee1    -          down    -     0/0               soft      -    -        no address\n");
+}
+
+TEST(DevicesTable, ShowsWhatIsNeverChosenAndSaysWhy) {
+  verbs::DeviceSummary hardware;
+  hardware.name = "mlx5_0";
+  hardware.provider = "system";
+  hardware.active = true;
+  hardware.gbit_per_s = 100;
+  hardware.gids = {{3, Gid::v4(10, 0, 0, 1)}};
+  hardware.other_gids = {{2, Gid::v4(10, 0, 0, 1), IBV_GID_TYPE_ROCE_V1}};
+  verbs::DeviceSummary second = hardware;
+  second.port = 2;
+  second.link = "InfiniBand";
+  second.gids.clear();
+  second.other_gids = {{0, *parse_address("fe80::1"), IBV_GID_TYPE_IB}};
+  const std::string table = devices_table({hardware, second});
+  EXPECT_NE(table.find("100 Gb/s"), std::string::npos) << table;
+  EXPECT_LT(table.find("2    RoCE v1"), table.find("3    RoCE v2")) << table;
+  EXPECT_NE(table.find("mlx5_0 port 2"), std::string::npos) << table;
+  EXPECT_NE(table.find("InfiniBand, not RoCE: never used"), std::string::npos) << table;
+  second.trouble = "opening device mlx5_0: Permission denied";
+  EXPECT_NE(devices_table({second}).find("Permission denied"), std::string::npos);
 }
 
 TEST(DevicesJson, IsValidAndComplete) {
@@ -47,7 +69,10 @@ TEST(CardText, SaysHowPacketsAreCheckedAndCountsThem) {
   counters.icrc_affine = 1234567;
   port::PortCounters port;
   port.truncated = 89;
-  const std::string text = card_text({}, counters, port);
+  const std::string text = card_text({}, counters, port, false);
+  const std::string strict = card_text({}, counters, port, true);
+  EXPECT_NE(strict.find("exactly (strict)"), std::string::npos) << strict;
+  EXPECT_EQ(strict.find("affine"), std::string::npos) << strict;
   EXPECT_NE(text.find("affine"), std::string::npos);
   EXPECT_NE(text.find("1234567"), std::string::npos);
   EXPECT_NE(text.find("datagrams cut short                         89"), std::string::npos) << text;

@@ -93,6 +93,9 @@ class Card {
   virtual const Limits& limits() const = 0;
   virtual CardCounters counters() const = 0;
   virtual port::PortCounters port_counters() const = 0;
+  // True when the ICRC of every received packet is checked exactly, false when over IPv4 any IP
+  // identification that explains it is accepted (counters().icrc_affine).
+  virtual bool checks_icrc_strictly() const = 0;
 
   virtual Result<PdId> create_domain() = 0;
   virtual Result<void> destroy_domain(PdId domain) = 0;

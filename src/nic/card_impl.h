@@ -24,6 +24,7 @@ class CardImpl final : public Card {
   const Limits& limits() const override { return limits_; }
   CardCounters counters() const override;
   port::PortCounters port_counters() const override;
+  bool checks_icrc_strictly() const override { return port_->sees_ip_headers(); }
 
   Result<PdId> create_domain() override;
   Result<void> destroy_domain(PdId domain) override;

@@ -21,20 +21,31 @@ using proto::PostResult;
 using proto::WcStatus;
 using proto::WrOpcode;
 
-std::unique_ptr<Card> make_udp_card(const IpAddress& address, bool thread = true) {
+std::unique_ptr<Card> make_udp_card(const IpAddress& address, bool thread = true,
+                                    IcrcCheck icrc = IcrcCheck::automatic) {
   const port::Interface interface = interface_with(address);
-  auto port = value_of(port::make_udp_port());
+  auto port = value_of(port::make_udp_port(icrc));
   return value_of(Card::create(Config{}, std::move(port), {&interface, 1}, thread));
 }
 
-class CardUdpTest : public ::testing::TestWithParam<bool> {
- protected:
-  std::unique_ptr<Card> left_card_ = make_udp_card(own_address(1), GetParam());
-  std::unique_ptr<Card> right_card_ = make_udp_card(own_address(2), GetParam());
+struct CardKind {
+  const char* name;
+  bool thread;
+  IcrcCheck icrc;  // automatic: strict where we may
 };
 
-INSTANTIATE_TEST_SUITE_P(, CardUdpTest, ::testing::Bool(),
-                         [](const auto& row) { return row.param ? "WithThread" : "PolledOnly"; });
+class CardUdpTest : public ::testing::TestWithParam<CardKind> {
+ protected:
+  std::unique_ptr<Card> left_card_ = make_udp_card(own_address(1), GetParam().thread, GetParam().icrc);
+  std::unique_ptr<Card> right_card_ = make_udp_card(own_address(2), GetParam().thread, GetParam().icrc);
+};
+
+INSTANTIATE_TEST_SUITE_P(, CardUdpTest,
+                         ::testing::Values(CardKind{"PolledPlain", false, IcrcCheck::plain},
+                                           CardKind{"PolledStrict", false, IcrcCheck::automatic},
+                                           CardKind{"WithThreadPlain", true, IcrcCheck::plain},
+                                           CardKind{"WithThreadStrict", true, IcrcCheck::automatic}),
+                         [](const auto& row) { return row.param.name; });
 
 TEST_P(CardUdpTest, SendWriteAndReadOfManySizes) {
   End left(*left_card_, patient_options()), right(*right_card_, patient_options());

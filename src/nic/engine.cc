@@ -76,8 +76,11 @@ TimePoint Engine::next_deadline() const {
 // True when there may be more to receive, or to send at once.
 bool Engine::round(bool may_receive) {
   const TimePoint now = port_.now();
-  const bool more = may_receive && receive(now);
-  expire_timers(now);
+  bool more = may_receive && receive(now);
+  if (may_receive) {
+    more = drain_if_timers_are_due(more, now);
+    expire_timers(now);
+  }
   take_requests();
   transmit(now);
   return more || (!run_queue_.empty() && now >= stalled_until_);
@@ -90,13 +93,24 @@ bool Engine::receive(TimePoint now) {
   return n > 0;
 }
 
+// The answer that a timer waits for may have come in time and lie in the socket since, because this
+// process did not run: repeating the question then helps nobody. So timers expire only when
+// everything that came before has been looked at. True when there may be more to receive.
+bool Engine::drain_if_timers_are_due(bool more, TimePoint now) {
+  if (timers_.soonest() > now) return more;
+  for (int batches = 0; more && batches < drain_batches_max; ++batches) more = receive(now);
+  return more;
+}
+
 // Each at most once a round, whatever its protocol says next: its timer is set anew after its turn.
 void Engine::expire_timers(TimePoint now) {
   while (timers_.soonest() <= now && timers_.top() != nullptr) {
     QueuePair& qp = *timers_.top();
     timers_.remove(qp);
     const std::lock_guard lock(qp.mutex);
+    const std::uint64_t answers_missed = qp.protocol.counters().timeouts;
     qp.protocol.handle_timeout(now);
+    if (qp.protocol.counters().timeouts != answers_missed) port_.note_silence();
     run_queue_.push(qp);
   }
 }

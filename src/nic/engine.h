@@ -67,11 +67,14 @@ class Engine {
  private:
   static constexpr std::size_t receive_batch = 64;
   static constexpr int batches_per_round = 4;
+  // More datagrams than receive buffers hold: what is still there after so many batches came later.
+  static constexpr int drain_batches_max = 128;
   // How long to leave a full socket alone.
   static constexpr Duration no_room_pause = 50us;
 
   bool round(bool may_receive);
   bool receive(TimePoint now);
+  bool drain_if_timers_are_due(bool more, TimePoint now);
   void expire_timers(TimePoint now);
   void take_requests();
   void transmit(TimePoint now);

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -32,6 +33,11 @@ class FakeNetwork {
   explicit FakeNetwork(Clock clock = Clock::manual, std::uint64_t seed = 1) : clock_(clock), random_(seed) {}
 
   std::unique_ptr<FakePort> make_port(std::uint8_t slot);
+  FakePort* port_of(std::uint8_t slot) {
+    const std::lock_guard lock(mutex_);
+    const auto found = ports_.find(slot);
+    return found == ports_.end() ? nullptr : found->second;
+  }
   void set_faults(const Faults& faults) {
     const std::lock_guard lock(mutex_);
     faults_ = faults;
@@ -46,9 +52,11 @@ class FakeNetwork {
   std::function<void(const port::OutPacket&)> before_gather;
 
   // A datagram from anywhere.
-  void inject(const IpAddress& source, const IpAddress& destination, std::uint16_t source_port, Bytes bytes) {
+  // With `ip_id` the port sees it, as a raw socket does.
+  void inject(const IpAddress& source, const IpAddress& destination, std::uint16_t source_port, Bytes bytes,
+              std::optional<std::uint16_t> ip_id = {}) {
     const std::lock_guard lock(mutex_);
-    deliver({source, destination, source_port, {bytes.begin(), bytes.end()}});
+    deliver({source, destination, source_port, {bytes.begin(), bytes.end()}, ip_id});
   }
 
  private:
@@ -57,6 +65,7 @@ class FakeNetwork {
     IpAddress source, destination;
     std::uint16_t source_port = 0;
     std::vector<std::byte> bytes;
+    std::optional<std::uint16_t> ip_id = {};
   };
 
   void carry(Datagram datagram);
@@ -113,6 +122,8 @@ class FakePort final : public port::Port {
       auto& datagram = handed_out_.back();
       out[handed_out_.size() - 1] = {datagram.source, datagram.destination, datagram.source_port,
                                      datagram.bytes, false};
+      out[handed_out_.size() - 1].ip_header_seen = datagram.ip_id.has_value();
+      out[handed_out_.size() - 1].ip_id = datagram.ip_id.value_or(0);
     }
     counters_.datagrams_received += handed_out_.size();
     return handed_out_.size();
@@ -138,11 +149,13 @@ class FakePort final : public port::Port {
   }
   TimePoint now() const override { return network_.now(); }
   const port::PortCounters& counters() const override { return counters_; }
+  void note_silence() override { ++silences; }
   void abandon_after_fork() override {}
 
   static constexpr IpAddress unusable = IpAddress::v4(192, 0, 2, 66);
   std::atomic<bool> asleep{false};  // in wait()
   std::atomic<int> waits{0};        // how often somebody went to sleep here
+  std::atomic<int> silences{0};     // answers that did not come
 
  private:
   friend class FakeNetwork;

@@ -62,6 +62,8 @@ class LossyPort final : public port::Port {
   void wake() override { inner_->wake(); }
   TimePoint now() const override { return inner_->now(); }
   const port::PortCounters& counters() const override { return inner_->counters(); }
+  bool sees_ip_headers() const override { return inner_->sees_ip_headers(); }
+  void note_silence() override { inner_->note_silence(); }
   void abandon_after_fork() override { inner_->abandon_after_fork(); }
 
  private:

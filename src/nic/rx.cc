@@ -33,14 +33,16 @@ QueuePair* Receiver::take(const port::InPacket& datagram, TimePoint now) {
 }
 
 // A plain UDP socket does not show the IP identification of a foreign sender, so any one that explains
-// the ICRC is accepted, and counted apart.
+// the ICRC is accepted, and counted apart. A port that shows it leaves nothing to guess.
 bool Receiver::icrc_is_good(const port::InPacket& datagram) {
   wire::IpUdp ip_udp;
   ip_udp.source = datagram.source;
   ip_udp.destination = datagram.destination;
   ip_udp.source_port = datagram.source_port;
+  ip_udp.ip_id = datagram.ip_id;
+  ip_udp.dont_fragment = datagram.dont_fragment;
   ip_udp.udp_payload_bytes = static_cast<std::uint16_t>(datagram.bytes.size());
-  switch (wire::check_icrc(ip_udp, datagram.bytes)) {
+  switch (wire::check_icrc(ip_udp, datagram.bytes, datagram.ip_header_seen)) {
     case wire::IcrcVerdict::good_exact:
       ++counters_.icrc_exact;
       return true;

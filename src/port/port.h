@@ -53,6 +53,11 @@ struct InPacket {
   std::uint16_t source_port = 0;
   MutableBytes bytes;                   // UDP payload
   bool congestion_experienced = false;  // IP ECN field is CE
+  // Whether the two fields of the IPv4 header that an ICRC covers and a UDP socket does not show were
+  // seen; if not, they are what a sender of datagrams that are never fragmented writes.
+  bool ip_header_seen = false;
+  bool dont_fragment = true;
+  std::uint16_t ip_id = 0;
 };
 
 // A number 0 … 255 that this process owns among those that share UDP 4791 in this network
@@ -67,6 +72,9 @@ struct PortCounters {
   std::uint64_t taken_over = 0;         // received through the hand-over channel
   std::uint64_t hand_over_refused = 0;  // no owner, a foreign uid, or nonsense
   std::uint64_t hand_over_dropped = 0;  // the owner's channel was full
+  std::uint64_t handed_over_twice = 0;  // taken through the channel, but seen with its IP header before
+  std::uint64_t ip_header_odd = 0;      // lengths or flags that no RoCE packet has: dropped
+  std::uint64_t learning_rounds = 0;    // asked other processes where packets go; none when all is quiet
   std::uint64_t truncated = 0, send_failures = 0;
 };
 
@@ -94,6 +102,11 @@ class Port {
   virtual void wake() = 0;            // from any thread
   virtual TimePoint now() const = 0;  // the monotonic clock
   virtual const PortCounters& counters() const = 0;
+  // Whether received IPv4 packets come with what their IP header says (InPacket::ip_header_seen).
+  virtual bool sees_ip_headers() const { return false; }
+  // An answer did not come in time. If packets may have gone astray on this host, looks into it, now
+  // and then. From any thread.
+  virtual void note_silence() {}
   // In the child of a fork: closes every descriptor of this port without a word to anybody.
   virtual void abandon_after_fork() = 0;
 };

@@ -23,7 +23,9 @@ ICRC_CHECK = ROOT / "tests/golden/icrc_check.py"
 # All of UDP 4791 but the probes by which the processes of this host that share the port
 # learn the order of their sockets: 16 bytes from port to port that are no RoCE packets
 # (src/port/udp/steering.h) and never leave the host.
-FILTER = "udp port 4791 and not (udp src port 4791 and udp[4:2] = 24 and udp[8] = 0xff and udp[10:2] = 0xbee1)"
+PROBES_V4 = "udp src port 4791 and udp[4:2] = 24 and udp[8] = 0xff and udp[10:2] = 0xbee1"
+PROBES_V6 = "ip6[6] = 17 and ip6[40:2] = 4791 and ip6[44:2] = 24 and ip6[48] = 0xff and ip6[50:2] = 0xbee1"
+FILTER = f"udp port 4791 and not ({PROBES_V4}) and not ({PROBES_V6})"
 
 
 class Capture:

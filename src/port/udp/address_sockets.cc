@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "port/udp/raw_socket.h"
 #include "port/udp/socket_address.h"
 
 namespace beeline::port {
@@ -13,37 +14,52 @@ namespace {
 // However many packets go astray, so often at most does a process ask around; less
 // often where asking does not help (probes are filtered, the kernel takes no program).
 constexpr Duration round_interval_min = 100ms, round_interval_max = 1600ms;
+// What was learned is held against what a later round says: by then whoever joined or left
+// at the same time has done so everywhere.
+constexpr Duration confirm_after = 2 * round_time;
 }  // namespace
 
-Result<std::unique_ptr<AddressSockets>> AddressSockets::open(const IpAddress& address) {
+Result<std::unique_ptr<AddressSockets>> AddressSockets::open(const IpAddress& address, Slot own,
+                                                             bool see_ip_headers) {
   BEELINE_TRY(const std::uint32_t scope_id, scope_of(address));
   BEELINE_TRY(Descriptor data, open_data_socket(address, scope_id));
-  return std::unique_ptr<AddressSockets>(new AddressSockets(address, scope_id, std::move(data)));
+  Descriptor raw;
+  if (see_ip_headers && address.is_v4()) {  // IPv6 has no identification
+    BEELINE_TRY(raw, open_raw_socket(address, own));
+    BEELINE_TRY_VOID(drop_what_the_raw_socket_takes(data.get(), own));
+  }
+  return std::unique_ptr<AddressSockets>(
+      new AddressSockets(address, scope_id, std::move(data), std::move(raw)));
 }
 
-AddressSockets::AddressSockets(const IpAddress& address, std::uint32_t scope_id, Descriptor data)
+AddressSockets::AddressSockets(const IpAddress& address, std::uint32_t scope_id, Descriptor data,
+                               Descriptor raw)
     : address_(address),
       scope_id_(scope_id),
       data_(std::move(data)),
+      raw_(std::move(raw)),
       flows_(address, scope_id),
       round_interval_(round_interval_min) {}
 
-void AddressSockets::tick(Slot own, TimePoint now) {
-  if (learner_.active() && learner_.give_up_if_late(now)) attach(own);
-  if (!learning_wanted_ || learner_.active() || now < next_round_) return;
+bool AddressSockets::tick(Slot own, TimePoint now, int peers) {
+  if (learner_.active() && learner_.give_up_if_late(now)) attach(own, now);
+  if (learner_.active() || now < next_tick()) return false;
+  first_round_ = learning_wanted_;
   learning_wanted_ = false;
+  confirm_at_ = TimePoint::never();
   next_round_ = now + round_interval_;
-  learner_.begin(secure_random(), now);
+  learner_.begin(secure_random(), now, peers + 1);
   send_probes(own);
+  return true;
 }
 
 TimePoint AddressSockets::next_tick() const {
   if (learner_.active()) return learner_.deadline();
-  return learning_wanted_ ? next_round_ : TimePoint::never();
+  return learning_wanted_ ? next_round_ : confirm_at_;
 }
 
-void AddressSockets::learn(std::uint64_t nonce, std::uint8_t index, Slot holder, Slot own) {
-  if (learner_.record(nonce, index, holder)) attach(own);
+void AddressSockets::learn(std::uint64_t nonce, std::uint8_t index, Slot holder, Slot own, TimePoint now) {
+  if (learner_.record(nonce, index, holder)) attach(own, now);
   send_probes(own);
 }
 
@@ -59,19 +75,25 @@ void AddressSockets::send_probes(Slot own) {
   }
 }
 
-void AddressSockets::attach(Slot own) {
+void AddressSockets::attach(Slot own, TimePoint now) {
   const SteeringTable table = learner_.table();
   if (!attach_steering(data_.get(), table))
     logger()->debug("cannot steer UDP {} on {}: packets of other processes will be handed over", roce_port,
                     to_string(address_));
   // All probes went elsewhere: there was no program yet. Now there is one: ask again.
   const bool found = table.index_of_slot[own.value] >= 0;
-  if (!found) learning_wanted_ = true;
   round_interval_ = found ? round_interval_min : std::min(2 * round_interval_, round_interval_max);
+  if (!found)
+    learning_wanted_ = true;
+  else if (first_round_ || table != attached_)
+    confirm_at_ = now + confirm_after;
+  first_round_ = false;
+  attached_ = table;
 }
 
 void AddressSockets::close_all() {
   data_.reset();
+  raw_.reset();
   flows_.close_all();
 }
 

@@ -11,38 +11,44 @@ namespace beeline::port {
 
 class AddressSockets {
  public:
-  static Result<std::unique_ptr<AddressSockets>> open(const IpAddress& address);
+  // `see_ip_headers`: IPv4 packets for `own` come through a raw socket (raw_socket.h).
+  static Result<std::unique_ptr<AddressSockets>> open(const IpAddress& address, Slot own,
+                                                      bool see_ip_headers);
 
   const IpAddress& address() const { return address_; }
   std::uint32_t scope_id() const { return scope_id_; }
   int data() const { return data_.get(); }
+  int raw() const { return raw_.get(); }  // -1: there is none
   FlowSockets& flows() { return flows_; }
 
   // --- steering: learn which index of the reuseport group is whose ---
-  // Learning is wanted because packets for `own` came through the hand-over channel,
-  // or the socket is new.
+  // Something has changed, or seems to have.
   void want_learning() { learning_wanted_ = true; }
-  // Begins and ends rounds; cheap when there is nothing to do.
-  void tick(Slot own, TimePoint now);
+  // Begins and ends rounds; cheap when there is nothing to do. `peers`: processes that may share the
+  // port. True when a round began.
+  bool tick(Slot own, TimePoint now, int peers);
   // When tick() will have something to do; never() once things are settled.
   TimePoint next_tick() const;
   // The answer to a probe of ours: `holder` received it.
-  void learn(std::uint64_t nonce, std::uint8_t index, Slot holder, Slot own);
+  void learn(std::uint64_t nonce, std::uint8_t index, Slot holder, Slot own, TimePoint now);
 
   void close_all();
 
  private:
-  AddressSockets(const IpAddress& address, std::uint32_t scope_id, Descriptor data);
+  AddressSockets(const IpAddress& address, std::uint32_t scope_id, Descriptor data, Descriptor raw);
   void send_probes(Slot own);
-  void attach(Slot own);
+  void attach(Slot own, TimePoint now);
 
   IpAddress address_;
   std::uint32_t scope_id_;
-  Descriptor data_;
+  Descriptor data_, raw_;
   FlowSockets flows_;
   IndexLearner learner_;
+  SteeringTable attached_;
   bool learning_wanted_ = true;
+  bool first_round_ = true;  // since learning was wanted: whatever it says, it is to be confirmed
   TimePoint next_round_{};
+  TimePoint confirm_at_ = TimePoint::never();
   Duration round_interval_;
 };
 

@@ -66,7 +66,7 @@ Result<Descriptor> make_data_socket(const IpAddress& address) {
   const bool v4 = address.is_v4();
   if (!set(socket, SOL_SOCKET, SO_REUSEPORT, 1))
     return fail_errno(errno, "cannot share a UDP port (SO_REUSEPORT)");
-  grow_buffer(socket, SO_RCVBUFFORCE, SO_RCVBUF);
+  grow_receive_buffer(socket);
   // Without these two we miss congestion marks and peers that leave out the IPv6 checksum, no more.
   set(socket, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVTOS : IPV6_RECVTCLASS, 1);
   if (!v4) set(socket, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);
@@ -135,10 +135,12 @@ Result<Descriptor> open_flow_socket(const IpAddress& address, std::uint16_t port
   }
 }
 
+void grow_receive_buffer(const Descriptor& socket) { grow_buffer(socket, SO_RCVBUFFORCE, SO_RCVBUF); }
+
 std::size_t granted_receive_buffer() {
   const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return 0;
-  grow_buffer(socket, SO_RCVBUFFORCE, SO_RCVBUF);
+  grow_receive_buffer(socket);
   int granted = 0;
   socklen_t length = sizeof granted;
   ::getsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &granted, &length);

@@ -25,6 +25,9 @@ Result<Descriptor> open_data_socket(const IpAddress& address, std::uint32_t scop
 // IP_PMTUDISC_PROBE does that and also ignores forged ICMP "fragmentation needed".
 Result<Descriptor> open_flow_socket(const IpAddress& address, std::uint16_t port, std::uint32_t scope_id);
 
+// As large as the kernel lets it be.
+void grow_receive_buffer(const Descriptor& socket);
+
 // What getsockopt(SO_RCVBUF) says that a data socket gets here; the kernel charges
 // buffers against it, not payload.
 std::size_t granted_receive_buffer();

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint32_t magic = 0x42656548;  // "BeeH"
 constexpr std::uint8_t version = 1;
 constexpr std::uint32_t listener_tag = UINT32_MAX;
+constexpr std::uint32_t outgoing_tag = 1 << 16;  // and the slot; without it: the place among the incoming
 // Garbage for slots that nobody owns must not cost three system calls a packet.
 constexpr Duration refusal_memory = 1ms;
 constexpr int link_buffer_bytes = 1 << 20;
@@ -65,12 +66,31 @@ Result<std::unique_ptr<HandOver>> HandOver::create() {
   BEELINE_TRY(ClaimedSlot claimed, claim_slot());
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno(errno, "cannot make an epoll descriptor");
+  std::unique_ptr<HandOver> made(new HandOver(std::move(claimed), std::move(epoll)));
+  if (!made->watch(made->listener_.get(), listener_tag))
+    return fail_errno(errno, "cannot watch the socket of a slot");
+  return made;
+}
+
+bool HandOver::watch(int socket, std::uint32_t tag) {
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.u32 = listener_tag;
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, claimed.listener.get(), &event) != 0)
-    return fail_errno(errno, "cannot watch the socket of a slot");
-  return std::unique_ptr<HandOver>(new HandOver(std::move(claimed), std::move(epoll)));
+  event.data.u32 = tag;
+  return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event) == 0;
+}
+
+// Out of the epoll set by name: a forked child may still hold the descriptor, and would keep it there.
+void HandOver::part_from(Descriptor& peer) {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.get(), nullptr);
+  peer.reset();
+  --peers_;
+  departure_ = true;
+}
+
+// Each listens before it looks for others: of two that come at once, one at least sees the other.
+void HandOver::meet_others(TimePoint now) {
+  for (std::size_t slot = 0; slot < outgoing_.size(); ++slot)
+    if (slot != slot_.value && !outgoing_[slot]) connect_to(Slot{static_cast<std::uint8_t>(slot)}, now);
 }
 
 HandOver::HandOver(ClaimedSlot claimed, Descriptor epoll)
@@ -94,7 +114,9 @@ HandOver::Outcome HandOver::connect_to(Slot slot, TimePoint now) {
     refused_until_[slot.value] = now + refusal_memory;
     return Outcome::refused;
   }
+  if (!watch(peer.get(), outgoing_tag | slot.value)) return Outcome::full;
   outgoing_[slot.value] = std::move(peer);
+  ++peers_;
   return Outcome::passed;
 }
 
@@ -112,7 +134,7 @@ HandOver::Outcome HandOver::pass(Slot slot, const HandOverMessage& message, Byte
       if (const Outcome connected = connect_to(slot, now); connected != Outcome::passed) return connected;
     if (::sendmsg(peer.get(), &envelope, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Outcome::passed;
     if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) return Outcome::full;
-    peer.reset();
+    part_from(peer);
   }
   return Outcome::refused;
 }
@@ -131,10 +153,9 @@ void HandOver::admit(Descriptor peer, std::uint64_t& refused) {
     ++refused;
     return;
   }
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u32 = static_cast<std::uint32_t>(place - incoming_.begin());
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peer.get(), &event) == 0) *place = std::move(peer);
+  if (!watch(peer.get(), static_cast<std::uint32_t>(place - incoming_.begin()))) return;
+  *place = std::move(peer);
+  ++peers_;
 }
 
 // True when `out` was filled.
@@ -146,7 +167,7 @@ bool HandOver::read_one(Descriptor& peer, Received& out, MutableBytes buffer, st
   const ssize_t length = ::recvmsg(peer.get(), &envelope, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (length < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (length <= 0) {
-    peer.reset();  // also leaves the epoll set: nobody else has this descriptor
+    part_from(peer);
     return false;
   }
   const auto message = decode_handover(buffer.first(static_cast<std::size_t>(length)));
@@ -172,7 +193,13 @@ std::size_t HandOver::receive(std::span<Received> out, std::uint64_t& refused) {
       accept_peers(refused);
       continue;
     }
-    Descriptor& peer = incoming_[events[i].data.u32];
+    const bool outgoing = (events[i].data.u32 & outgoing_tag) != 0;
+    Descriptor& peer = outgoing ? outgoing_[events[i].data.u32 & 0xFF] : incoming_[events[i].data.u32];
+    // Nobody says anything to us on a connection that we made: it is readable when its other end is gone.
+    if (outgoing) {
+      if (peer) part_from(peer);
+      continue;
+    }
     const MutableBytes buffer{buffers_.data() + filled * buffer_bytes, buffer_bytes};
     if (peer && read_one(peer, out[filled], buffer, refused)) ++filled;
   }

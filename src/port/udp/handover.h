@@ -4,6 +4,10 @@
 //
 // Only processes of our own user are talked to, in both directions; what they send
 // is validated all the same. Nothing blocks, everything is bounded.
+//
+// Every two processes of one user are connected: whoever comes later meets those who are
+// there. So the kernel tells each when another one ends, however it ends, without any
+// traffic: that is when indices shift in the kernel's groups (steering.h).
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -59,6 +64,13 @@ class HandOver {
   // Polls readable when receive() has something to do.
   int descriptor() const { return epoll_.get(); }
 
+  // Connects to all processes that are there already.
+  void meet_others(TimePoint now);
+  // No more other processes than this share our ports; some are counted twice.
+  int peers() const { return peers_; }
+  // True once after a process that we were connected to has ended.
+  bool take_departure() { return std::exchange(departure_, false); }
+
   // To the owner of `slot`. refused: nobody owns it, or a foreign user does.
   Outcome pass(Slot slot, const HandOverMessage& message, Bytes payload, TimePoint now);
   // Accepts new peers and takes at most out.size() and batch_max messages. Adds what it threw away to
@@ -74,6 +86,8 @@ class HandOver {
 
   HandOver(ClaimedSlot claimed, Descriptor epoll);
   Outcome connect_to(Slot slot, TimePoint now);
+  bool watch(int socket, std::uint32_t tag);
+  void part_from(Descriptor& peer);
   void accept_peers(std::uint64_t& refused);
   void admit(Descriptor peer, std::uint64_t& refused);
   bool read_one(Descriptor& peer, Received& out, MutableBytes buffer, std::uint64_t& refused);
@@ -85,6 +99,8 @@ class HandOver {
   std::array<TimePoint, slot_count> refused_until_{};  // no second look at a missing owner before this
   std::vector<Descriptor> incoming_;
   std::vector<std::byte> buffers_;
+  int peers_ = 0;
+  bool departure_ = false;
 };
 
 }  // namespace beeline::port

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "port/udp/test_support.h"
 
@@ -109,6 +110,34 @@ TEST(HandOver, RemembersForAMomentThatASlotHasNoOwner) {
   if ((*back)->slot().value != slot.value) return;  // another program on this machine took it meanwhile
   EXPECT_EQ((*from)->pass(slot, example(), packet, TimePoint{0} + 1s), HandOver::Outcome::refused);
   EXPECT_EQ((*from)->pass(slot, example(), packet, TimePoint{0} + 2s), HandOver::Outcome::passed);
+}
+
+TEST(HandOver, WhoComesLaterMeetsThoseWhoAreThereAndBothHearOfTheEnd) {
+  auto first = HandOver::create(), second = HandOver::create();
+  ASSERT_TRUE(first && second);
+  (*second)->meet_others({});
+  EXPECT_GE((*second)->peers(), 1);
+  HandOver::Received got[4];
+  std::uint64_t refused = 0;
+  const TimePoint end = monotonic_now() + patience;
+  const auto pump_one = [&](HandOver& one, const std::function<bool()>& done) {
+    while (!done())
+      if (one.receive(got, refused); monotonic_now() >= end) return false;
+    return true;
+  };
+  EXPECT_TRUE(pump_one(**first, [&] { return (*first)->peers() > 0; }));
+
+  auto third = HandOver::create();
+  ASSERT_TRUE(third);
+  (*third)->meet_others({});
+  const int with_third = (*third)->peers();
+  EXPECT_GE(with_third, 2);
+  EXPECT_TRUE(pump_one(**first, [&] { return (*first)->peers() > 1; }));
+  while ((*first)->take_departure() || (*third)->take_departure()) continue;
+  *second = nullptr;  // has met `first` by its own connection, and `third` by third's
+  EXPECT_TRUE(pump_one(**first, [&] { return (*first)->take_departure(); }));
+  EXPECT_TRUE(pump_one(**third, [&] { return (*third)->take_departure(); }));
+  EXPECT_LT((*third)->peers(), with_third);
 }
 
 // --- what the port makes of a hostile peer ---

@@ -18,7 +18,7 @@ class ReceiveBatch {
     std::uint16_t source_port = 0;
     MutableBytes bytes;
     bool congestion_experienced = false;
-    bool truncated = false;  // was longer than any RoCE packet
+    bool truncated = false;  // was longer than its buffer
   };
 
   ReceiveBatch(std::size_t datagrams, std::size_t bytes_each);

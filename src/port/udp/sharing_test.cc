@@ -134,6 +134,134 @@ TEST(Sharing, AStoppedProcessDoesNotKeepOthersFromTheirPackets) {
   }
 }
 
+// Peers that run, and peers that were stopped, of either kind.
+class Crowd {
+ public:
+  Crowd(const IpAddress& address, std::uint64_t seed) : address_(address), random_(seed) {
+    for (int i = 0; i < flows; ++i) strangers_.emplace_back(address);
+  }
+  ~Crowd() { everybody_goes_on(); }
+
+  void step() {
+    const std::uint64_t dice = random_.below(10);
+    if (running_.size() < 2 || (dice < 4 && running_.size() + stopped_.size() < 10)) return join();
+    if (dice < 6) return (void)take(running_)->kill();
+    if (dice < 7) return (void)take(running_)->quit();
+    if (dice < 8 && !stopped_.empty()) return (void)take(stopped_)->kill();
+    if (dice < 9 && stopped_.size() < 4) {
+      stopped_.push_back(take(running_));
+      return stopped_.back()->stop();
+    }
+    if (!stopped_.empty()) go_on();
+  }
+  void everybody_goes_on() {
+    while (!stopped_.empty()) go_on();
+  }
+  // True as soon as one packet of every flow reaches every running peer, without repeating any. Twice in a
+  // row, because late ones may come that somebody held while it was stopped.
+  bool everything_arrives() {
+    int in_a_row = 0;
+    for (int attempt = 0; attempt < attempts_max && in_a_row < 2; ++attempt)
+      in_a_row = batch_arrives() ? in_a_row + 1 : 0;
+    return in_a_row == 2;
+  }
+  // True when nobody asks anything any more while packets flow as they should.
+  bool falls_silent() {
+    for (int attempt = 0; attempt < attempts_max; ++attempt) {
+      const std::uint64_t before = rounds();
+      ::usleep(1'000'000);
+      if (rounds() == before) return batch_arrives() && rounds() == before;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr int flows = 8;
+  static constexpr int attempts_max = 30;
+
+  void join() {
+    running_.push_back(std::make_unique<PeerProcess>(
+        address_, random_.chance(0.5) ? IcrcCheck::plain : IcrcCheck::automatic));
+  }
+  void go_on() {
+    stopped_.back()->go_on();
+    running_.push_back(std::move(stopped_.back()));
+    stopped_.pop_back();
+  }
+  std::unique_ptr<PeerProcess> take(Peers& from) {
+    const auto chosen = from.begin() + static_cast<std::ptrdiff_t>(random_.below(from.size()));
+    auto peer = std::move(*chosen);
+    from.erase(chosen);
+    return peer;
+  }
+  std::uint64_t rounds() {
+    std::uint64_t sum = 0;
+    for (const auto& peer : running_) sum += peer->report().counters.learning_rounds;
+    return sum;
+  }
+  bool batch_arrives() {
+    std::vector<std::uint64_t> wanted;
+    for (const auto& peer : running_) {
+      wanted.push_back(peer->report().mine + flows);
+      sent_[peer->slot().value] += flows;
+    }
+    for (Stranger& stranger : strangers_)
+      for (const auto& peer : running_) stranger.send(address_, packet_for(peer->slot()));
+    bool all = false;
+    for (int look = 0; look < 50 && !all; ++look) {
+      ::usleep(10'000);
+      all = true;
+      for (std::size_t i = 0; i < running_.size(); ++i) all = all && running_[i]->report().mine >= wanted[i];
+    }
+    for (const auto& peer : running_)
+      EXPECT_LE(peer->report().mine, sent_[peer->slot().value]) << "some came twice";
+    return all;
+  }
+
+  IpAddress address_;
+  Prng random_;
+  std::vector<Stranger> strangers_;
+  Peers running_, stopped_;
+  // To each slot, since the beginning: who was stopped may hold packets for the slot's last owner.
+  std::map<std::uint8_t, std::uint64_t> sent_;
+};
+
+// Whatever happened before, and whoever is stopped: once nobody joins or leaves, every packet reaches its
+// owner, and then nobody asks any more.
+TEST(Sharing, SettlesAfterAnythingThoughSomeAreStopped) {
+  const std::uint64_t seed = secure_random();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  Crowd crowd(own_address(10), seed);
+  for (int phase = 0; phase < 3; ++phase) {
+    for (int step = 0; step < 25; ++step) crowd.step();
+    ASSERT_TRUE(crowd.everything_arrives()) << "phase " << phase;
+  }
+  EXPECT_TRUE(crowd.falls_silent());
+  crowd.everybody_goes_on();
+  EXPECT_TRUE(crowd.everything_arrives());
+}
+
+// Its index shifts when the first one dies, and a stopped one gets its packets then: nothing but
+// the end of that connection tells it.
+TEST(Sharing, AnIndexThatShiftsUnderAStoppedProcessIsLearnedAgain) {
+  const IpAddress address = own_address(14);
+  std::vector<Stranger> strangers;
+  for (int flow = 0; flow < 16; ++flow) strangers.emplace_back(address);
+  PeerProcess first(address), second(address);
+  PeerProcess last(address);
+  ::usleep(1'000'000);  // it has learned, and confirmed
+  first.stop();
+  second.stop();
+  first.kill();
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const std::uint64_t before = last.report().mine;
+    for (Stranger& stranger : strangers) stranger.send(address, packet_for(last.slot()));
+    ::usleep(100'000);
+    if (last.report().mine == before + strangers.size()) return;
+  }
+  FAIL() << "packets still go elsewhere";
+}
+
 // (Another program on this machine may take a free slot at once: so we ask whose it is.)
 TEST(Sharing, KillFreesSlotAndPort) {
   const IpAddress address = own_address(5);

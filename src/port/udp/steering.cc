@@ -8,12 +8,10 @@
 namespace beeline::port {
 namespace {
 
-constexpr std::uint8_t probe_marker = 0xFF;
 constexpr std::uint16_t probe_magic = 0xBEE1;
 constexpr std::uint8_t probe_version = 1;
 constexpr std::uint32_t slot_offset = 5;  // BTH: DestQP[23:16]
 constexpr int first_probes = 4;
-constexpr Duration round_time = 200ms;
 
 }  // namespace
 
@@ -60,12 +58,12 @@ bool attach_steering(int socket, const SteeringTable& table) {
   return ::setsockopt(socket, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program) == 0;
 }
 
-void IndexLearner::begin(std::uint64_t nonce, TimePoint now) {
+void IndexLearner::begin(std::uint64_t nonce, TimePoint now, int members) {
   active_ = true;
   nonce_ = nonce;
   deadline_ = now + round_time;
   probed_ = 0;
-  wanted_ = first_probes;
+  wanted_ = std::clamp(members, first_probes, static_cast<int>(holder_.size()));
   holder_.fill(-1);
 }
 

@@ -6,9 +6,14 @@
 // a socket leaves (the kernel moves the last into the gap), so they are learned: a
 // datagram that starts with the marker 0xFF, which is no RoCE opcode, goes to the
 // socket whose index is its second byte; who receives such a probe answers the
-// prober over the hand-over channel. A process learns when it opens the address and
-// whenever packets for it arrive by hand-over. No correctness rests on any of this:
-// a packet in the wrong place is handed over.
+// prober over the hand-over channel.
+//
+// A process learns when it opens the address, when another process ends (handover.h),
+// when packets for it arrive by hand-over, and when its card misses an answer
+// (Port::note_silence). Then it learns again until two rounds have told the same: what
+// is asked while a socket joins or leaves may be out of date when it is answered. After that it is
+// quiet. A packet in the wrong place is handed over, unless the process there is
+// stopped: that is why nobody may rely on hand-over to hear that its index has shifted.
 //
 // On captures of the loopback interface probes show as 16-byte datagrams from 4791 to 4791.
 #pragma once
@@ -31,6 +36,8 @@ struct Probe {
   std::uint64_t nonce = 0;
 };
 inline constexpr std::size_t probe_bytes = 16;
+inline constexpr std::uint8_t probe_marker = 0xFF;
+inline constexpr Duration round_time = 200ms;  // how long answers are waited for
 std::array<std::byte, probe_bytes> encode(const Probe& probe);
 std::optional<Probe> parse_probe(Bytes datagram);
 
@@ -53,7 +60,9 @@ class IndexLearner {
     int first = 0, count = 0;
   };
 
-  void begin(std::uint64_t nonce, TimePoint now);
+  // `members`: no more sockets than this are in the group, as far as we know. All their indices are asked
+  // for at once: those of processes that are stopped never get an answer.
+  void begin(std::uint64_t nonce, TimePoint now, int members = 0);
   // What to probe now; count is 0 when there is nothing to send.
   Indices take_probes();
   // An answer. True when table() is worth attaching: the round is complete, or it was

@@ -35,8 +35,9 @@ inline IpAddress own_address(std::uint8_t number) {
                        static_cast<std::uint8_t>(number + pid % 16 * 16));
 }
 
-inline std::unique_ptr<Port> open_port(const IpAddress& address) {
-  auto port = make_udp_port();
+// Plain unless a test says otherwise, so that steering and hand-over are tested as root, too.
+inline std::unique_ptr<Port> open_port(const IpAddress& address, IcrcCheck icrc = IcrcCheck::plain) {
+  auto port = make_udp_port(icrc);
   EXPECT_TRUE(port.has_value()) << (port ? "" : port.error().message);
   if (!port) return nullptr;
   const auto opened = (*port)->open_address(address);
@@ -157,7 +158,7 @@ class PeerProcess {
   };
   enum class Order : char { report = 'r', quit = 'q', fork_and_abandon = 'a', fork_and_keep = 'k' };
 
-  explicit PeerProcess(const IpAddress& address) {
+  explicit PeerProcess(const IpAddress& address, IcrcCheck icrc = IcrcCheck::plain) {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     control_ = Descriptor(ends[0]);
@@ -165,7 +166,7 @@ class PeerProcess {
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::close(ends[0]);
-      run(address, ends[1]);
+      run(address, icrc, ends[1]);
       ::_exit(0);
     }
     ::close(ends[1]);
@@ -191,6 +192,7 @@ class PeerProcess {
   // Closes the line to it and to the processes it forked; those end then.
   void hang_up() { control_.reset(); }
   void stop() { ::kill(pid_, SIGSTOP); }
+  void go_on() { ::kill(pid_, SIGCONT); }
 
  private:
   void end(int signal) {
@@ -209,8 +211,8 @@ class PeerProcess {
     return report;
   }
 
-  static void run(const IpAddress& address, int control) {
-    auto port = make_udp_port();
+  static void run(const IpAddress& address, IcrcCheck icrc, int control) {
+    auto port = make_udp_port(icrc);
     if (!port || !(*port)->open_address(address)) ::_exit(1);
     Report report;
     report.slot = (*port)->slot();
@@ -225,7 +227,8 @@ class PeerProcess {
       }
       if (filled > 0) continue;
       pollfd both[2] = {{control, POLLIN, 0}, {(*port)->wait_descriptor(), POLLIN, 0}};
-      ::poll(both, 2, 1000);
+      ::poll(both, 2,
+             20);  // wait() would know when the port has something to do; it does not watch `control`
       (*port)->wait((*port)->now());
     }
   }

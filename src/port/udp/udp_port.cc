@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -11,8 +10,10 @@
 #include <cerrno>
 #include <mutex>
 
+#include "base/clock.h"
 #include "port/udp/address_sockets.h"
 #include "port/udp/handover.h"
+#include "port/udp/raw_socket.h"
 #include "port/udp/receive_batch.h"
 #include "port/udp/socket_address.h"
 
@@ -20,9 +21,10 @@ namespace beeline::port {
 namespace {
 
 constexpr std::size_t addresses_max = 64;
-constexpr std::size_t batch_max = 64;         // datagrams per recvmmsg or sendmmsg, and per receive()
-constexpr std::size_t slot_offset = 5;        // BTH: DestQP[23:16]
-constexpr Duration handover_interval = 20us;  // a busy poller looks there so often
+constexpr std::size_t batch_max = 64;      // datagrams per recvmmsg or sendmmsg, and per receive()
+constexpr std::size_t slot_offset = 5;     // BTH: DestQP[23:16]
+constexpr Duration rare_interval = 20us;   // a busy poller looks so often where seldom something comes
+constexpr Duration silence_interval = 2s;  // missing answers are often the network's fault: no more
 
 bool is_unicast(const IpAddress& address) {
   if (address.is_zero() || address == IpAddress::v4(0, 0, 0, 0)) return false;
@@ -31,12 +33,13 @@ bool is_unicast(const IpAddress& address) {
 
 class UdpPort final : public Port {
  public:
-  UdpPort(std::unique_ptr<HandOver> hand_over, Descriptor epoll, Descriptor wake_event)
-      : hand_over_(std::move(hand_over)),
+  UdpPort(std::unique_ptr<HandOver> hand_over, Descriptor epoll, Descriptor wake_event, bool see_ip_headers)
+      : see_ip_headers_(see_ip_headers),
+        hand_over_(std::move(hand_over)),
         epoll_(std::move(epoll)),
         wake_event_(std::move(wake_event)),
         receive_buffer_bytes_(granted_receive_buffer() / 4),
-        batch_(batch_max, datagram_bytes_max) {
+        batch_(batch_max, ip_udp_bytes_max + datagram_bytes_max) {
     addresses_.reserve(addresses_max);
   }
 
@@ -45,6 +48,8 @@ class UdpPort final : public Port {
     event.events = EPOLLIN;
     return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
   }
+
+  void meet_others() { hand_over_->meet_others(now()); }
 
   Slot slot() const override { return hand_over_->slot(); }
   Result<void> open_address(const IpAddress& address) override;
@@ -57,6 +62,8 @@ class UdpPort final : public Port {
   void wake() override;
   TimePoint now() const override;
   const PortCounters& counters() const override { return counters_; }
+  bool sees_ip_headers() const override { return see_ip_headers_; }
+  void note_silence() override { silence_.store(true, std::memory_order_relaxed); }
   void abandon_after_fork() override;
 
  private:
@@ -65,21 +72,27 @@ class UdpPort final : public Port {
   AddressSockets* find(const IpAddress& address);
   int flow_descriptor(const OutPacket& packet);
   bool send_run(int descriptor, std::span<OutPacket> run, std::size_t& sent);
+  void want_learning();
+  bool time_for_rare_things(TimePoint time);
   void receive_handed_over(Sink& sink, TimePoint time);
-  void take_over(const HandOver::Received& received, Sink& sink);
-  void receive_from(AddressSockets& sockets, Sink& sink, TimePoint time);
+  void take_over(const HandOver::Received& received, Sink& sink, TimePoint time);
+  void receive_from(AddressSockets& sockets, Sink& sink, TimePoint time, bool rare_too);
+  void receive_raw(AddressSockets& sockets, Sink& sink);
   void sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& datagram, Sink& sink, TimePoint time);
   bool handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram& datagram, TimePoint time);
   void count_passed(HandOver::Outcome outcome);
   void plan_next_tick();
 
+  const bool see_ip_headers_;
   std::mutex mutex_;  // addresses_ and all sockets in it, hand_over_; not the counters
   std::unique_ptr<HandOver> hand_over_;
   std::vector<std::unique_ptr<AddressSockets>> addresses_;
   Descriptor epoll_, wake_event_;
   std::atomic<bool> wake_pending_ = false;
-  std::atomic<bool> look_at_handover_ = true;  // wait() ended: whatever woke it may be there
-  TimePoint next_handover_look_{};
+  std::atomic<bool> look_everywhere_ = true;  // wait() ended: whatever woke it may be anywhere
+  TimePoint next_rare_look_{};
+  std::atomic<bool> silence_ = false;
+  TimePoint next_silence_look_{};
   // While this process learns its index (steering.h) it must not sleep on: as long as packets
   // go to a process that is stopped, none would wake it.
   std::atomic<std::int64_t> next_tick_ns_ = TimePoint::never().ns;
@@ -112,9 +125,10 @@ Result<void> UdpPort::open_address(const IpAddress& address) {
   if (addresses_.size() == addresses_max)
     return fail(Errc::resource_exhausted, "cannot open {}: {} addresses are open already", to_string(address),
                 addresses_max);
-  BEELINE_TRY(auto sockets, AddressSockets::open(address));
-  if (!watch(sockets->data())) return fail_errno(errno, "cannot watch a UDP socket");
-  sockets->tick(slot(), now());
+  BEELINE_TRY(auto sockets, AddressSockets::open(address, slot(), see_ip_headers_));
+  if (!watch(sockets->data()) || (sockets->raw() >= 0 && !watch(sockets->raw())))
+    return fail_errno(errno, "cannot watch a UDP socket");
+  (void)sockets->tick(slot(), now(), hand_over_->peers());
   addresses_.push_back(std::move(sockets));
   plan_next_tick();
   return {};
@@ -195,30 +209,46 @@ std::size_t UdpPort::receive(std::span<InPacket> out) {
   const TimePoint time = now();
   Sink sink{out};
   batch_.clear();
-  receive_handed_over(sink, time);  // first: a full data socket must not starve it
+  if (silence_.load(std::memory_order_relaxed) && time >= next_silence_look_) {
+    silence_.store(false, std::memory_order_relaxed);
+    next_silence_look_ = time + silence_interval;
+    want_learning();
+  }
+  const bool rare_too = time_for_rare_things(time);
+  if (rare_too) receive_handed_over(sink, time);  // first: a full data socket must not starve it
   for (std::size_t i = 0; i < addresses_.size(); ++i)
-    receive_from(*addresses_[(first_address_ + i) % addresses_.size()], sink, time);
+    receive_from(*addresses_[(first_address_ + i) % addresses_.size()], sink, time, rare_too);
   if (!addresses_.empty()) first_address_ = (first_address_ + 1) % addresses_.size();
   plan_next_tick();
   return sink.filled;
 }
 
+// Whether to look where seldom something comes: a system call each that a busy poller saves.
+bool UdpPort::time_for_rare_things(TimePoint time) {
+  if (!look_everywhere_.load(std::memory_order_relaxed) && time < next_rare_look_) return false;
+  look_everywhere_.store(false, std::memory_order_relaxed);
+  next_rare_look_ = time + rare_interval;
+  return true;
+}
+
 void UdpPort::receive_handed_over(Sink& sink, TimePoint time) {
-  if (!look_at_handover_.load(std::memory_order_relaxed) && time < next_handover_look_) return;
-  look_at_handover_.store(false, std::memory_order_relaxed);
-  next_handover_look_ = time + handover_interval;
   const std::size_t limit = std::min(sink.room(), handed_over_.size());
   const std::size_t count =
       hand_over_->receive(std::span(handed_over_).first(limit), counters_.hand_over_refused);
-  for (std::size_t i = 0; i < count; ++i) take_over(handed_over_[i], sink);
+  if (hand_over_->take_departure()) want_learning();
+  for (std::size_t i = 0; i < count; ++i) take_over(handed_over_[i], sink, time);
 }
 
-void UdpPort::take_over(const HandOver::Received& received, Sink& sink) {
+void UdpPort::want_learning() {
+  for (const auto& sockets : addresses_) sockets->want_learning();
+}
+
+void UdpPort::take_over(const HandOver::Received& received, Sink& sink, TimePoint time) {
   const HandOverMessage& message = received.message;
   AddressSockets* sockets = find(message.destination);
   const Bytes payload = received.payload;
   if (sockets != nullptr && message.kind == HandOverMessage::Kind::answer && payload.size() == 8) {
-    sockets->learn(load_be64(payload.data()), message.index, message.sender, slot());
+    sockets->learn(load_be64(payload.data()), message.index, message.sender, slot(), time);
     return;
   }
   if (sockets == nullptr || message.kind != HandOverMessage::Kind::packet || payload.size() <= slot_offset ||
@@ -226,14 +256,22 @@ void UdpPort::take_over(const HandOver::Received& received, Sink& sink) {
     ++counters_.hand_over_refused;
     return;
   }
-  ++counters_.taken_over;
   sockets->want_learning();
+  if (sockets->raw() >= 0 && load_u8(payload.data()) != probe_marker) {
+    ++counters_.handed_over_twice;  // whoever sent it got the datagram, and our raw socket its copy
+    return;
+  }
+  ++counters_.taken_over;
   sink.next() = {message.source, message.destination, message.source_port, received.payload,
                  message.congestion_experienced};
 }
 
-void UdpPort::receive_from(AddressSockets& sockets, Sink& sink, TimePoint time) {
-  sockets.tick(slot(), time);
+void UdpPort::receive_from(AddressSockets& sockets, Sink& sink, TimePoint time, bool rare_too) {
+  if (sockets.tick(slot(), time, hand_over_->peers())) ++counters_.learning_rounds;
+  if (sockets.raw() >= 0) {
+    receive_raw(sockets, sink);
+    if (!rare_too) return;
+  }
   const std::size_t limit = std::min(sink.room(), batch_.room());
   if (limit == 0) return;
   const ReceiveBatch::Range range = batch_.receive(sockets.data(), limit);
@@ -241,12 +279,28 @@ void UdpPort::receive_from(AddressSockets& sockets, Sink& sink, TimePoint time) 
     sort_in(sockets, batch_.datagram(range.first + i), sink, time);
 }
 
+// The filter of the socket has looked at the slot.
+void UdpPort::receive_raw(AddressSockets& sockets, Sink& sink) {
+  const ReceiveBatch::Range range = batch_.receive(sockets.raw(), std::min(sink.room(), batch_.room()));
+  for (std::size_t i = range.first; i < range.first + range.count; ++i) {
+    ++counters_.datagrams_received;
+    const ReceiveBatch::Datagram datagram = batch_.datagram(i);
+    if (datagram.truncated) {
+      ++counters_.truncated;
+    } else if (const auto packet = parse_ip_datagram(datagram.bytes)) {
+      sink.next() = *packet;
+    } else {
+      ++counters_.ip_header_odd;
+    }
+  }
+}
+
 // Ours go up, also those too short to belong to anybody: the card counts what is malformed.
 void UdpPort::sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& datagram, Sink& sink,
                       TimePoint time) {
   if (handle_probe(sockets, datagram, time)) return;
   ++counters_.datagrams_received;
-  if (datagram.truncated) {
+  if (datagram.truncated || datagram.bytes.size() > datagram_bytes_max) {
     ++counters_.truncated;
     return;
   }
@@ -294,7 +348,7 @@ bool UdpPort::handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram
   const auto probe = parse_probe(datagram.bytes);
   if (!probe) return false;
   if (probe->prober.value == slot().value) {
-    sockets.learn(probe->nonce, probe->index, slot(), slot());
+    sockets.learn(probe->nonce, probe->index, slot(), slot(), time);
     return true;
   }
   HandOverMessage answer;
@@ -310,11 +364,7 @@ bool UdpPort::handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram
 
 // --- waiting ---
 
-TimePoint UdpPort::now() const {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return {std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
-}
+TimePoint UdpPort::now() const { return monotonic_now(); }
 
 void UdpPort::wait(TimePoint deadline) {
   const std::int64_t until_ns = std::min(deadline.ns, next_tick_ns_.load(std::memory_order_relaxed));
@@ -322,7 +372,7 @@ void UdpPort::wait(TimePoint deadline) {
   const timespec timeout{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
   pollfd ready{epoll_.get(), POLLIN, 0};
   ::ppoll(&ready, 1, &timeout, nullptr);
-  look_at_handover_.store(true, std::memory_order_relaxed);
+  look_everywhere_.store(true, std::memory_order_relaxed);
   if (ready.revents == 0) return;
   // Read before the flag is lowered: a wake() in between is answered by our return.
   std::uint64_t wakes = 0;
@@ -347,14 +397,23 @@ void UdpPort::abandon_after_fork() {
 
 }  // namespace
 
-Result<std::unique_ptr<Port>> make_udp_port() {
+Result<std::unique_ptr<Port>> make_udp_port(IcrcCheck icrc) {
+  const bool see_ip_headers = icrc != IcrcCheck::plain && may_see_ip_headers();
+  if (icrc == IcrcCheck::strict && !see_ip_headers)
+    return fail(
+        Errc::permission,
+        "BEELINE_ICRC=strict: seeing the IP headers of packets takes a raw socket, which this process "
+        "may not open; run as root, give the program CAP_NET_RAW (setcap cap_net_raw+ep), or set "
+        "BEELINE_ICRC=auto");
   BEELINE_TRY(auto hand_over, HandOver::create());
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno(errno, "cannot make an epoll descriptor");
   Descriptor wake_event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_event) return fail_errno(errno, "cannot make an event descriptor");
   const int channel = hand_over->descriptor(), event = wake_event.get();
-  auto port = std::make_unique<UdpPort>(std::move(hand_over), std::move(epoll), std::move(wake_event));
+  auto port = std::make_unique<UdpPort>(std::move(hand_over), std::move(epoll), std::move(wake_event),
+                                        see_ip_headers);
+  port->meet_others();
   if (!port->watch(channel) || !port->watch(event)) return fail_errno(errno, "cannot watch a descriptor");
   return port;
 }

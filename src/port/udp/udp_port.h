@@ -1,6 +1,7 @@
 // The port over plain UDP sockets, and what a host's interfaces are.
 #pragma once
 
+#include "base/config.h"
 #include "port/port.h"
 
 namespace beeline::port {
@@ -22,6 +23,9 @@ Result<std::vector<Interface>> list_interfaces();
 // twice the payload at 1 KiB and above, 768 bytes and more however small it is, and
 // gives memory back only when a quarter of the limit has been read. So whoever budgets
 // bytes in flight counts a packet as at least 512.
-Result<std::unique_ptr<Port>> make_udp_port();
+//
+// `icrc`: whether IPv4 packets are received with their headers (raw_socket.h). automatic: if this process
+// may; strict is an error (not_permitted) if it may not.
+Result<std::unique_ptr<Port>> make_udp_port(IcrcCheck icrc = IcrcCheck::automatic);
 
 }  // namespace beeline::port
