@@ -9,7 +9,7 @@ namespace beeline {
 template <class Tag, class T = std::uint32_t>
 struct Id {
   T value{};
-  friend constexpr auto operator<=>(Id, Id) = default;
+  friend constexpr auto operator<=>(Id, Id) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 using Qpn = Id<struct QpnTag>;         // queue pair number, 24 bits

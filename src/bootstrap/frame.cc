@@ -10,7 +10,7 @@ namespace beeline::bootstrap {
 namespace {
 
 constexpr std::uint16_t magic = 0xBEE1;
-constexpr std::size_t piece_bytes = 64 * 1024;
+constexpr std::size_t piece_bytes = std::size_t{64} * 1024;
 
 // How many bytes came; 0 with `outcome` would_block or closed.
 Result<std::size_t> receive_some(int fd, std::byte* to, std::size_t room, ReadOutcome& outcome) {

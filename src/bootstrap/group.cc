@@ -70,6 +70,7 @@ Result<std::vector<IpAddress>> reachable_addresses(const StoreClient& client, co
 Result<std::unique_ptr<StoreServer>> open_meeting_point(const Greeting& greeting, const HostPort& point,
                                                         const std::vector<IpAddress>& addresses) {
   std::vector<Endpoint> endpoints;
+  endpoints.reserve(addresses.size());
   for (const IpAddress& address : addresses) endpoints.push_back({address, point.port});
   return StoreServer::start(greeting, endpoints);
 }

@@ -148,7 +148,7 @@ Result<std::vector<std::vector<std::byte>>> Mesh::all_gather(Bytes mine, Duratio
                 mine.size(), max_contribution_bytes);
   const std::lock_guard one_at_a_time(gathering_);
   const Deadline deadline(timeout);
-  const bool large = mine.size() > 32 * 1024;  // a stopped peer's kernel takes at least that
+  const bool large = mine.size() > std::size_t{32} * 1024;  // a stopped peer's kernel takes at least that
   std::vector<std::vector<std::byte>> out(links_.size());
   std::vector<bool> have(links_.size(), false);
   out[static_cast<std::size_t>(options_.rank.value)].assign(mine.begin(), mine.end());

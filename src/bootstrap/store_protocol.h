@@ -10,7 +10,7 @@ constexpr std::uint32_t protocol_version = 1;
 constexpr std::size_t max_group_name_bytes = 128;
 constexpr std::size_t max_who_bytes = 128;
 constexpr std::size_t store_max_key_bytes = 256;
-constexpr std::size_t store_max_value_bytes = 64 * 1024;
+constexpr std::size_t store_max_value_bytes = std::size_t{64} * 1024;
 constexpr std::uint32_t store_max_message_bytes = store_max_key_bytes + store_max_value_bytes + 64;
 
 namespace store_message {

@@ -46,6 +46,7 @@ Result<LoopbackServer> LoopbackServer::start(std::vector<std::string> words) {
   words.push_back("--control-fd");
   words.push_back(std::to_string(child_fd));
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 

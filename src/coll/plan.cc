@@ -71,7 +71,7 @@ Reduced ring_reduce(Builder& build, Buffer partial) {
 
 // The gathering half: every rank passes on what arrived last, starting with its own chunk.
 // `freed[s]` must be complete before chunk rank-1-s may be overwritten.
-void ring_gather(Builder& build, Slice own, std::vector<std::uint32_t> own_ready,
+void ring_gather(Builder& build, Slice own, const std::vector<std::uint32_t>& own_ready,
                  const std::vector<std::uint32_t>& freed) {
   std::uint32_t previous = 0;
   for (int s = 0; s + 1 < build.size(); ++s) {

@@ -32,7 +32,7 @@ struct Slice {
   Buffer buffer = Buffer::input;
   std::uint32_t chunk = 0;
 
-  friend constexpr auto operator<=>(Slice, Slice) = default;
+  friend constexpr auto operator<=>(Slice, Slice) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 enum class StepKind : std::uint8_t {

@@ -270,7 +270,7 @@ class Verifier {
     }
     Value& target = memory[{site.rank, place(s.destination, in_place)}];
     if (s.kind != StepKind::receive_reduce) {
-      target = s.kind == StepKind::copy ? std::move(own) : arriving;
+      target = s.kind == StepKind::copy ? own : arriving;
       return std::nullopt;
     }
     target = s.peer_first ? arriving : own;

@@ -17,7 +17,7 @@ namespace beeline::perf {
 
 inline constexpr std::uint64_t protocol_magic = 0x6265'656C'5045'5246;  // "beelPERF"
 inline constexpr std::uint32_t protocol_version = 1;
-inline constexpr std::size_t max_payload_bytes = 64 * 1024;
+inline constexpr std::size_t max_payload_bytes = std::size_t{64} * 1024;
 
 enum class MessageType : std::uint16_t {
   hello = 1,     // client: what it wants; server: the same back

@@ -14,7 +14,7 @@ constexpr std::uint32_t magic = 0x42454558;
 constexpr std::uint32_t version = 1;
 
 // magic, version, message bytes, lanes, adverts per lane, piece bytes, communicator, size, rank: 4 bytes each
-constexpr std::size_t header_bytes = 9 * 4;
+constexpr std::size_t header_bytes = std::size_t{9} * 4;
 // QPN, PSN, MTU, reads: 4 bytes each, GID
 constexpr std::size_t address_bytes = 4 * 4 + 16;
 

@@ -16,7 +16,7 @@ class Staging {
     Staging staging;
     staging.slot_bytes_ = slot_bytes;
     staging.memory_.resize(std::size_t{slot_bytes} * lanes * slots_per_lane);
-    staging.used_.resize(lanes * slots_per_lane, false);
+    staging.used_.resize(std::size_t{lanes} * slots_per_lane, false);
     BEELINE_TRY(staging.region_,
                 connections.register_memory(staging.memory_.data(), staging.memory_.size(),
                                             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <linux/if_tun.h>
 #include <net/ethernet.h>
 #include <net/if.h>
@@ -25,6 +26,21 @@ OutPacket out_packet(const IpAddress& from, const IpAddress& to, std::uint16_t s
   return packet;
 }
 
+// Other traffic of this host would fill the capture's buffer, and ours be lost.
+bool keep_only_source_port(const Descriptor& capture, std::uint16_t port) {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 9),  // protocol
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 4),
+      BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),  // length of the IP header
+      BPF_STMT(BPF_LD | BPF_H | BPF_IND, 0),   // source port
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, port, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, 0xFFFF),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+  };
+  const sock_fprog filter{std::size(program), program};
+  return ::setsockopt(capture.get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0;
+}
+
 // The ICRC covers identification and flags: they must be what we assume.
 TEST(OnTheWire, Ipv4IdentificationIsZeroAndDontFragmentIsSet) {
   const Descriptor capture(::socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_IP)));
@@ -35,6 +51,7 @@ TEST(OnTheWire, Ipv4IdentificationIsZeroAndDontFragmentIsSet) {
   const IpAddress address = own_address(1);
   auto port = open_port(address);
   const std::uint16_t source_port = *port->source_port(address, 3);
+  ASSERT_TRUE(keep_only_source_port(capture, source_port));
   std::array<std::byte, 1024> payload{};
   store_u8(payload.data() + 5, port->slot().value);
   const iovec pieces[] = {{payload.data(), payload.size()}};

@@ -81,6 +81,25 @@ TEST(RetransmitTimer, StaysWithinItsBoundsWhateverIsConfigured) {
   }
 }
 
+TEST(RetransmitTimer, TimeInWhichNobodyLookedIsNotHeldAgainstThePeer) {
+  RetransmitTimer timer;
+  timer.configure(14, 7);  // 67 ms, eight times
+  TimePoint now{0};
+  timer.arm(now);
+  const TimePoint first = timer.deadline();
+  now = first + 1h;  // the process was stopped
+  timer.expire(now);
+  EXPECT_FALSE(timer.given_up(now));
+  timer.back_off(now);
+  // From here on it gives up as it would have without the gap.
+  while (!timer.given_up(now)) {
+    now = timer.deadline();
+    timer.expire(now);
+    if (!timer.given_up(now)) timer.back_off(now);
+  }
+  EXPECT_EQ(now, TimePoint{0} + 8 * ack_timeout(14) + 1h);
+}
+
 TEST(RetransmitTimer, SpeedsUpStepByStepOrWithAMeasurement) {
   RetransmitTimer timer;
   timer.configure(0, 7);

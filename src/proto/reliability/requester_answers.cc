@@ -153,6 +153,7 @@ void Requester::handle_timeout(TimePoint now) {
   if (waiting_for_receiver_ && wait_until_ <= now) waiting_for_receiver_ = false;
   if (timer_.deadline() > now) return;
   ++counters_.timeouts;
+  timer_.expire(now);
   if (timer_.given_up(now)) return operations_.fail_send(WcStatus::retry_exceeded);
   rewind();
   went_back_ = false;

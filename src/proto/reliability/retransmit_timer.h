@@ -31,7 +31,10 @@ class RetransmitTimer {
   void stop() { deadline_ = TimePoint::never(); }
   // The peer acknowledged something new; `in_flight`: more is outstanding.
   void progress(TimePoint now, bool in_flight);
-  // The deadline passed without progress: waits twice as long from now on.
+  // The deadline is over. What has passed since then is not held against the peer: a process that was
+  // stopped, or had no processor, has sent nothing meanwhile.
+  void expire(TimePoint now) { since_ = since_ + (now - deadline_); }
+  // No progress: waits twice as long from now on.
   void back_off(TimePoint now);
   // One round trip, of a packet that was sent once only (Karn's rule).
   void sample(Duration round_trip);
