@@ -43,8 +43,11 @@ done
 expect 0 "devices" "$beeline" devices
 prints '^device +interface +state'
 prints '^bee0 .*RoCE v2'
-expect 0 "devices -v" "$beeline" devices -v
+expect 0 "devices -v, plain" env BEELINE_ICRC=plain "$beeline" devices -v
 prints 'affine'
+# With the right to see IP headers it is strict, without it is not; it says which.
+expect 0 "devices -v" "$beeline" devices -v
+prints '"affine"|\(strict\)'
 expect 0 "devices --json" "$beeline" devices --json
 prints '"name": "bee0"'
 

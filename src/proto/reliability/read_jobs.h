@@ -49,7 +49,7 @@ class ReadJobs {
   std::size_t count_waiting(bool duplicate) const;
   void insert_at(std::size_t index, const ReadJob& job);
 
-  std::array<ReadJob, 2 * max_outstanding_reads> jobs_{};
+  std::array<ReadJob, std::size_t{2} * max_outstanding_reads> jobs_{};
   std::size_t count_ = 0;
 };
 

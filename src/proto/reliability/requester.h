@@ -57,7 +57,8 @@ class Requester {
   struct Position {
     std::uint64_t sequence = 0;  // of the send request
     std::uint32_t packet = 0;    // within it
-    friend constexpr auto operator<=>(const Position&, const Position&) = default;
+    friend constexpr auto operator<=>(const Position&,
+                                      const Position&) = default;  // NOLINT(modernize-use-nullptr)
   };
   // Where the packets of a request lie in the stream.
   struct Plan {
