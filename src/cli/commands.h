@@ -11,6 +11,7 @@ namespace beeline::cli {
 void add_devices(CLI::App& app);
 void add_perf(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_doctor(CLI::App& app);
 
 // One clear sentence on standard error, exit status 1.
 [[noreturn]] void give_up(const Error& error);

@@ -97,6 +97,54 @@ says '^beeline: nobody listens on 127.0.0.1 port 1'
 expect 1 "bad environment" env BEELINE_LOG=loud "$beeline" devices
 says '^beeline: BEELINE_LOG=loud'
 
+# The doctor. What it finds depends on the machine, so only its manners are looked at here.
+doctor() {
+  what=$1
+  shift
+  timeout 120 "$beeline" doctor "$@" >"$work/out" 2>"$work/err"
+  status=$?
+  case $status in 0 | 2 | 3) ;; *) fail "$what: status $status" ;; esac
+}
+doctor "doctor"
+prints '[0-9]+ checks: [0-9]+ failures'
+doctor "doctor of a group" --only host,nic.mtu --json
+prints '"version": 1'
+prints '"id": "nic.mtu"'
+cp "$work/out" "$work/host.json"
+expect 0 "two equal hosts" "$beeline" doctor --merge "$work/host.json" "$work/host.json"
+prints '^nothing differs'
+doctor "no escape sequences in a file" -v
+grep -q "$(printf '\033')" "$work/out" && fail "doctor: escape sequences in a file"
+expect 0 "record" "$beeline" doctor --record "$work/host.tar.zst" --pseudonymise
+prints 'secrets removed, names and addresses replaced'
+doctor "a recording" --root "$work/host.tar.zst"
+prints '^host-1: [0-9]+ checks'
+mkdir "$work/unpacked" && tar --zstd -xf "$work/host.tar.zst" -C "$work/unpacked"
+doctor "an unpacked recording" --root "$work/unpacked"
+expect 0 "list" "$beeline" doctor --list
+prints 'roce.dscp'
+expect 0 "explain" "$beeline" doctor --explain roce.dscp
+prints 'source +'
+expect 0 "doctor's help" "$beeline" doctor --help
+prints 'Examples:'
+expect 1 "unknown check" "$beeline" doctor --explain roce.magic
+says 'no such check'
+expect 1 "unknown group" "$beeline" doctor --only magic
+says '--only magic: no such group or check'
+expect 1 "no such recording" "$beeline" doctor --root /nonexistent
+says '--root /nonexistent'
+expect 1 "not a recording" "$beeline" doctor --root "$beeline"
+says 'not a recording'
+expect 1 "one report" "$beeline" doctor --merge "$work/host.json"
+says 'at least two'
+expect 1 "not a report" "$beeline" doctor --merge "$work/host.json" "$beeline"
+says 'not a report'
+expect 1 "pseudonyms for nothing" "$beeline" doctor --pseudonymise
+says 'belongs to --record'
+expect 1 "unwritable recording" "$beeline" doctor --record /nonexistent/x.tar.zst
+says '--record /nonexistent/x.tar.zst'
+expect usage "merge and record" "$beeline" doctor --merge a b --record c
+
 # A server and a client over TCP; then a client that asks for another test.
 port=$((20000 + $$ % 20000))
 start_server() {

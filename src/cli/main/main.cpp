@@ -15,10 +15,12 @@ int run(int argc, char** argv) {
       "Examples:\n"
       "  beeline devices                      which cards there are\n"
       "  beeline perf write_bw --loopback     bandwidth between two processes of this host\n"
-      "  beeline bench all_reduce --ranks 4   a collective, measured and checked\n");
+      "  beeline bench all_reduce --ranks 4   a collective, measured and checked\n"
+      "  beeline doctor                       what is wrong with this host's RoCE network\n");
   beeline::cli::add_devices(app);
   beeline::cli::add_perf(app);
   beeline::cli::add_bench(app);
+  beeline::cli::add_doctor(app);
   CLI11_PARSE(app, argc, argv);
   return 0;
 }

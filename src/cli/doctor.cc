@@ -1,0 +1,156 @@
+// beeline doctor: what is wrong with this host's RoCE, or with a recorded one's.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "doctor/host/live.h"
+#include "doctor/host/merge.h"
+#include "doctor/host/recording.h"
+#include "doctor/host/report.h"
+#include "doctor/host/secrets.h"
+
+extern char** environ;
+
+namespace beeline::cli {
+namespace {
+
+struct Arguments {
+  bool json = false, list = false, verbose = false, pseudonymise = false;
+  std::string only, explain, root, record;
+  std::vector<std::string> merge;
+};
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
+
+// The facts that only a composition root may read.
+std::map<std::string, std::string> given_facts() {
+  std::string variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (doctor::may_record_variable(text.substr(0, text.find('='))) && text.find('\n') == std::string::npos)
+      variables += text + "\n";
+  }
+  return {{"environment", variables}, {"hostname", host_name()}};
+}
+
+void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+bool colourful() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return (no_colour == nullptr || *no_colour == '\0') && ::isatty(STDOUT_FILENO) == 1;
+}
+
+std::string read_report(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file || text.str().empty()) give_up({Errc::io, "--merge " + path + ": cannot be read, or is empty"});
+  return text.str();
+}
+
+void merge(const std::vector<std::string>& paths) {
+  std::vector<doctor::NamedText> reports;
+  for (const auto& path : paths) reports.push_back({path, read_report(path)});
+  const auto merged = doctor::merge_reports(reports);
+  if (!merged) give_up(merged.error());
+  print(merged->text);
+  if (merged->differs) throw CLI::RuntimeError(2);
+}
+
+void explain(const std::string& id) {
+  const auto* check = doctor::find_check(id);
+  if (check == nullptr)
+    give_up({Errc::not_found, "--explain " + id + ": no such check; `beeline doctor --list` names them"});
+  print(doctor::explain(*check));
+}
+
+void record(const Arguments& typed, const doctor::Readings& readings) {
+  doctor::Pseudonyms pseudonyms(host_name());
+  const auto clean = doctor::cleaned(readings, typed.pseudonymise ? &pseudonyms : nullptr);
+  if (const auto written = doctor::write_recording(typed.record, clean); !written) give_up(written.error());
+  std::printf("%s: %zu readings; secrets removed%s. Examine it with: beeline doctor --root %s\n",
+              typed.record.c_str(), clean.size(),
+              typed.pseudonymise ? ", names and addresses replaced"
+                                 : "; it names this host and its addresses (--pseudonymise)",
+              typed.record.c_str());
+}
+
+void examine(const Arguments& typed) {
+  const auto chosen = doctor::choose_checks(typed.only);
+  if (!chosen) give_up(chosen.error());
+  std::unique_ptr<doctor::Evidence> host;
+  if (typed.root.empty()) {
+    host = std::make_unique<doctor::LiveHost>(given_facts());
+  } else {
+    auto opened = doctor::open_root(typed.root);
+    if (!opened) give_up(opened.error());
+    host = std::move(*opened);
+  }
+  doctor::Recorder recorder(*host);
+  const auto report = doctor::examine_host(recorder, *chosen);
+  if (!typed.record.empty()) return record(typed, recorder.readings());
+  print(typed.json ? doctor::to_json(report) : doctor::to_text(report, {colourful(), typed.verbose}));
+  if (const int status = doctor::exit_status(report); status != 0) throw CLI::RuntimeError(status);
+}
+
+void start(const Arguments& typed) {
+  if (typed.pseudonymise && typed.record.empty())
+    give_up({Errc::invalid_argument, "--pseudonymise belongs to --record FILE.tar.zst"});
+  if (typed.list) return print(doctor::list_checks());
+  if (!typed.explain.empty()) return explain(typed.explain);
+  if (!typed.merge.empty()) return merge(typed.merge);
+  examine(typed);
+}
+
+constexpr auto footer =
+    "It needs no root: what it may not read it names, with the privilege that is missing.\n"
+    "Exit status: 0 nothing found (checks that could not be read do not count), 2 warnings (or hosts\n"
+    "that differ), 3 failures, 1 it could not do its work.\n\n"
+    "Examples:\n"
+    "  beeline doctor                          what is wrong here, worst first\n"
+    "  beeline doctor --only roce,nic.mtu      a group and a check\n"
+    "  beeline doctor --explain roce.dscp      what a check looks at, and where it comes from\n"
+    "  beeline doctor --record host.tar.zst --pseudonymise      for somebody else to read\n"
+    "  beeline doctor --root host.tar.zst      reads such a recording\n"
+    "  srun --ntasks-per-node=1 sh -c 'beeline doctor --json >$(hostname).json'\n"
+    "  beeline doctor --merge *.json           only what differs between the hosts\n";
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  auto* command = app.add_subcommand("doctor", "What is wrong with this host's RoCE network");
+  command->footer(footer);
+  auto typed = std::make_shared<Arguments>();
+  command->add_flag("--json", typed->json, "Print JSON");
+  command->add_option("--only", typed->only, "Only these groups or checks, separated by commas")
+      ->option_text("GROUP|CHECK,...");
+  command->add_option("--explain", typed->explain, "What one check looks at, explains and rests on")
+      ->option_text("CHECK");
+  command->add_flag("--list", typed->list, "List groups and checks");
+  command->add_flag("-v,--verbose", typed->verbose, "Also what is fine, and everything that was read");
+  auto* root = command
+                   ->add_option("--root", typed->root,
+                                "Examine a recording or a copied file tree instead of this host")
+                   ->option_text("PATH");
+  auto* record =
+      command
+          ->add_option("--record", typed->record, "Write what the checks read to a file; secrets are removed")
+          ->option_text("FILE.tar.zst");
+  command->add_flag("--pseudonymise", typed->pseudonymise,
+                    "With --record: replace names and addresses, consistently");
+  auto* merge =
+      command->add_option("--merge", typed->merge, "Show what differs between reports of several hosts")
+          ->option_text("A.json B.json ...");
+  merge->excludes(root)->excludes(record);
+  command->callback([typed] { start(*typed); });
+}
+
+}  // namespace beeline::cli
