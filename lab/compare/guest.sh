@@ -6,7 +6,8 @@
 # comes out of the cable is looked up among the host's own addresses.
 cable() {
   insmod /share/veth.ko && $ip link set eth0 down &&
-    $ip link add left mtu "$1" address 52:54:00:78:00:01 type veth peer name right mtu "$1" address 52:54:00:78:00:02 || return
+    $ip link add left mtu "$1" address 52:54:00:78:00:01 type veth \
+      peer name right mtu "$1" address 52:54:00:78:00:02 || return
   for end in left right; do
     echo 1 >/proc/sys/net/ipv4/conf/$end/accept_local
     echo 0 >/proc/sys/net/ipv4/conf/$end/rp_filter
@@ -39,27 +40,36 @@ listens() {
   done
 }
 
+# Times of the processor in ticks, context switches, packets on the cable, datagrams that no socket had room for.
 counters() {
-  echo "counters $1" $(grep -E '^(cpu |ctxt)' /proc/stat) $(grep -E '^ *(left|right):' /proc/net/dev)
+  echo "counters $1" $(sed -n 's/^cpu //p;s/^ctxt //p' /proc/stat) \
+    $(sed -n 's/^ *\(left\|right\):\( *[0-9]*\) *\([0-9]*\).*/\3/p' /proc/net/dev) \
+    $(awk '/^Udp: [0-9]/ { print $6 }' /proc/net/snmp)
 }
 
-# both NAME_OF_RESULT CLIENTS_CARD SERVERS_CARD PROGRAM_AND_OPTIONS: the two ends of beeline perf
+# both CLIENTS_CARD SERVERS_CARD PROGRAM_AND_OPTIONS: its two ends; the client's result lies in /tmp/result
 both() {
-  result=$1 left=$2 right=$3
-  shift 3
+  left=$1 right=$2
+  shift 2
   "$@" -d "$right" >/tmp/server.txt 2>&1 &
   server=$!
-  if listens 18515; then
-    counters before
-    "$@" -d "$left" --json "/tmp/$result" 127.0.0.1 >/tmp/client.txt 2>&1
-    status=$?
-    counters after
-  else
-    status=1
-    echo "the server does not listen" >/tmp/client.txt
-  fi
+  listens 18515 || { cat /tmp/server.txt; return 1; }
+  counters before
+  "$@" -d "$left" $client_options 127.0.0.1 >/tmp/client.txt 2>&1
+  status=$?
+  counters after
   [ $status -eq 0 ] || kill $server 2>/dev/null
   wait $server || status=1
   [ $status -eq 0 ] || cat /tmp/client.txt /tmp/server.txt
   return $status
+}
+
+perf() {
+  client_options="--json /tmp/result.json"
+  BEELINE_LANE=wire both "$1" "$2" beeline perf "$3" -s "$4" -m "$5" -t "$6" -n "$7" $8 && cat /tmp/result.json
+}
+
+perftest() {
+  client_options=
+  both rxe0 rxe1 ib_write_bw -F -x 1 -s "$1" -m "$2" -n "$3" && cat /tmp/client.txt
 }
