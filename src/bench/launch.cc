@@ -153,9 +153,11 @@ bool Launcher::any_running() const {
 }
 
 void Launcher::end_all() {
+  // All at once, before any is waited for: none is to see another one die.
+  for (const Child& child : children_)
+    if (child.running) ::kill(child.pid, SIGKILL);
   for (Child& child : children_) {
     if (child.running) {
-      ::kill(child.pid, SIGKILL);
       ::waitpid(child.pid, nullptr, 0);
       child.running = false;
     }

@@ -10,7 +10,12 @@
 namespace beeline::bootstrap {
 namespace {
 
+constexpr int max_group_size = 1 << 20;
+
 Result<void> check(const GroupOptions& options) {
+  if (options.size > max_group_size)
+    return fail(Errc::invalid_argument, "a group of {} ranks is too large: at most {} are possible",
+                options.size, max_group_size);
   if (options.size < 1 || options.rank.value < 0 || options.rank.value >= options.size)
     return fail(Errc::invalid_argument, "rank {} of {} makes no sense: ranks are 0 … size-1",
                 options.rank.value, options.size);
@@ -145,7 +150,7 @@ Result<Environment> from_torchrun(const std::function<std::optional<std::string>
     values[i] = *value;
   }
   Environment out;
-  BEELINE_TRY(out.size, whole_number(names[1], values[1], 1, 1 << 20));
+  BEELINE_TRY(out.size, whole_number(names[1], values[1], 1, max_group_size));
   BEELINE_TRY(out.rank.value, whole_number(names[0], values[0], 0, out.size - 1));
   const bool store_of_torchrun = get("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
   BEELINE_TRY(const int port, whole_number(names[3], values[3], 1, store_of_torchrun ? 65534 : 65535));

@@ -1,6 +1,7 @@
 // beeline bench: collectives, measured and checked, with the letters of nccl-tests.
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "bench/launch.h"
@@ -74,6 +75,8 @@ void start_ranks(const BenchArguments& typed, bench::RunOptions options) {
   launch.ranks = typed.ranks;
   launch.program = "/proc/self/exe";
   launch.arguments = [&](int rank) { return rank_command(typed, rank, port.port()); };
+  if (!std::isfinite(typed.timeout_seconds))  // which CLI11's range lets pass
+    give_up({Errc::invalid_argument, "--timeout: give a number of seconds"});
   launch.deadline = Duration{static_cast<std::int64_t>(typed.timeout_seconds * 1e9)};
   if (const auto outcome = bench::launch(launch); !outcome) give_up(outcome.error());
 }

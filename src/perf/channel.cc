@@ -177,7 +177,7 @@ Result<Listener> Listener::open(std::uint16_t port) {
   const auto* address =
       v6 ? reinterpret_cast<const sockaddr*>(&any6) : reinterpret_cast<const sockaddr*>(&any4);
   const socklen_t length = v6 ? sizeof any6 : sizeof any4;
-  if (bind(socket.get(), address, length) != 0 || listen(socket.get(), 4) != 0)
+  if (bind(socket.get(), address, length) != 0 || listen(socket.get(), 64) != 0)
     return fail_errno(errno, fmt::format("listening on TCP port {} (another port: -p)", port));
   sockaddr_in6 bound{};
   socklen_t bound_length = sizeof bound;

@@ -149,6 +149,9 @@ Result<void> Endpoint::connect(const EndpointInfo& peer) {
   verbs::ConnectOptions options;
   options.port = device_.port;
   options.gid_index = device_.gid.index;
+  // 1.1 s, eight times. A software card is a process: on a busy host it may wait longer for a processor than
+  // perftest's default of 67 ms allows, and is not dead.
+  options.timeout = 18;
   options.initiator_reads = static_cast<std::uint8_t>(device_.initiator_reads);
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     lanes_[i].peer = peer.queue_pairs[i];

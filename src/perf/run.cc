@@ -11,6 +11,9 @@ namespace beeline::perf {
 namespace {
 
 constexpr Duration handshake_timeout = 20s;
+// A client says hello at once. Whoever connects and says nothing (a port scanner) must not keep others
+// waiting.
+constexpr Duration hello_timeout = 2s;
 
 // What one end has while a test runs.
 struct Session {
@@ -258,7 +261,7 @@ Result<Report> serve(Session& session) {
 }
 
 Result<Hello> greet(Channel& channel) {
-  BEELINE_TRY(const auto message, channel.receive(MessageType::hello, handshake_timeout));
+  BEELINE_TRY(const auto message, channel.receive(MessageType::hello, hello_timeout));
   return decode_hello(message);
 }
 

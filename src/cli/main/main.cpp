@@ -1,4 +1,6 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "cli/commands.h"
@@ -29,7 +31,13 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    // What could not be written was not said: a full disk, a closed pipe.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      std::fprintf(stderr, "beeline: standard output could not be written: %s\n", std::strerror(errno));
+      return status != 0 ? status : 1;
+    }
+    return status;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "beeline: %s\n", e.what());
     return 1;

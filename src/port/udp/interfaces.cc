@@ -1,5 +1,6 @@
-// What interfaces the host has, from getifaddrs(3).
+// What interfaces the host has, from getifaddrs(3) and what it does not tell of IPv6.
 #include <ifaddrs.h>
+#include <linux/if_addr.h>
 #include <net/if.h>
 #include <netpacket/packet.h>
 #include <sys/ioctl.h>
@@ -7,8 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <set>
 #include <string>
 
 #include "base/descriptor.h"
@@ -30,6 +34,24 @@ void add_mac(Interface& interface, const ifaddrs& entry) {
   std::memcpy(&link, entry.ifa_addr, sizeof link);
   if (link.sll_halen == interface.mac.size())
     std::memcpy(interface.mac.data(), link.sll_addr, link.sll_halen);
+}
+
+// IPv6 addresses that cannot be used (yet): duplicate address detection runs on them, or has failed.
+// Source: proc(5), /proc/net/if_inet6: address, interface, prefix length, scope, flags, name.
+std::set<IpAddress> unusable_ipv6() {
+  constexpr unsigned long unusable_flags = IFA_F_TENTATIVE | IFA_F_DADFAILED;
+  std::set<IpAddress> found;
+  std::ifstream table("/proc/net/if_inet6");
+  std::string digits, index, prefix, scope, flags, name;
+  while (table >> digits >> index >> prefix >> scope >> flags >> name) {
+    if (digits.size() != 32 || (std::strtoul(flags.c_str(), nullptr, 16) & unusable_flags) == 0) continue;
+    IpAddress address;
+    for (std::size_t i = 0; i < address.bytes.size(); ++i)
+      address.bytes[i] =
+          static_cast<std::uint8_t>(std::strtoul(digits.substr(2 * i, 2).c_str(), nullptr, 16));
+    found.insert(address);
+  }
+  return found;
 }
 
 void add_address(Interface& interface, const ifaddrs& entry) {
@@ -76,7 +98,9 @@ Result<std::vector<Interface>> list_interfaces() {
   const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return fail_errno(errno, "cannot make a socket to ask for MTUs");
   std::vector<Interface> interfaces;
+  const std::set<IpAddress> unusable = unusable_ipv6();
   for (auto& [name, interface] : by_name(raw)) {
+    std::erase_if(interface.addresses, [&](const IpAddress& address) { return unusable.contains(address); });
     if (interface.addresses.empty()) continue;
     interface.index = static_cast<int>(::if_nametoindex(name.c_str()));
     interface.mtu = mtu_of(socket, name);

@@ -40,6 +40,7 @@ ReceiveBatch::ReceiveBatch(std::size_t datagrams, std::size_t bytes_each)
     header.msg_name = &names_[i];
     header.msg_control = &controls_[i];
   }
+  written_ = datagrams;  // nothing is set yet
 }
 
 MutableBytes ReceiveBatch::buffer(std::size_t index) const {
@@ -48,8 +49,10 @@ MutableBytes ReceiveBatch::buffer(std::size_t index) const {
 
 ReceiveBatch::Range ReceiveBatch::receive(int socket, std::size_t limit) {
   limit = std::min(limit, room());
-  for (std::size_t i = used_; i < used_ + limit; ++i) {
-    // The kernel overwrote these with what it delivered last time.
+  // The kernel overwrote these with what it delivered last time. Most calls find nothing to receive, so
+  // only what was written is set again.
+  const std::size_t overwritten = std::min(used_ + limit, written_);
+  for (std::size_t i = used_; i < overwritten; ++i) {
     headers_[i].msg_hdr.msg_namelen = sizeof names_[i];
     headers_[i].msg_hdr.msg_controllen = sizeof controls_[i];
   }
@@ -57,6 +60,9 @@ ReceiveBatch::Range ReceiveBatch::receive(int socket, std::size_t limit) {
       ::recvmmsg(socket, headers_.data() + used_, static_cast<unsigned>(limit), MSG_DONTWAIT, nullptr);
   const Range range{used_, count > 0 ? static_cast<std::size_t>(count) : 0};
   used_ += range.count;
+  if (overwritten == written_) written_ = range.first;
+  // And one more: a call that failed may have begun to write.
+  written_ = std::max(written_, std::min(used_ + 1, headers_.size()));
   return range;
 }
 

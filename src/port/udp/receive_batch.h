@@ -42,6 +42,7 @@ class ReceiveBatch {
 
   std::size_t bytes_each_;
   std::size_t used_ = 0;
+  std::size_t written_ = 0;  // headers below this may have been written by the kernel
   mutable std::vector<std::byte> buffers_;
   std::vector<iovec> pieces_;
   std::vector<SocketAddress> names_;
