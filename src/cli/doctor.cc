@@ -8,11 +8,13 @@
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/doctor_peer.h"
 #include "doctor/host/live.h"
 #include "doctor/host/merge.h"
 #include "doctor/host/recording.h"
 #include "doctor/host/report.h"
 #include "doctor/host/secrets.h"
+#include "doctor/peer/checks.h"
 
 extern char** environ;
 
@@ -23,6 +25,7 @@ struct Arguments {
   bool json = false, list = false, verbose = false, pseudonymise = false;
   std::string only, explain, root, record;
   std::vector<std::string> merge;
+  PeerArguments peer;
 };
 
 std::string host_name() {
@@ -67,6 +70,7 @@ void merge(const std::vector<std::string>& paths) {
 
 void explain(const std::string& id) {
   const auto* check = doctor::find_check(id);
+  if (check == nullptr) check = doctor::peer::find_peer_check(id);
   if (check == nullptr)
     give_up({Errc::not_found, "--explain " + id + ": no such check; `beeline doctor --list` names them"});
   print(doctor::explain(*check));
@@ -104,9 +108,12 @@ void examine(const Arguments& typed) {
 void start(const Arguments& typed) {
   if (typed.pseudonymise && typed.record.empty())
     give_up({Errc::invalid_argument, "--pseudonymise belongs to --record FILE.tar.zst"});
-  if (typed.list) return print(doctor::list_checks());
+  if (typed.list) return print(doctor::list_checks() + doctor::peer::list_peer_checks());
   if (!typed.explain.empty()) return explain(typed.explain);
   if (!typed.merge.empty()) return merge(typed.merge);
+  if (typed.peer.listens()) return run_listener(typed.peer, given_facts);
+  if (typed.peer.wanted())
+    return examine_peers(typed.peer, {typed.json, colourful(), typed.verbose}, given_facts);
   examine(typed);
 }
 
@@ -121,7 +128,10 @@ constexpr auto footer =
     "  beeline doctor --record host.tar.zst --pseudonymise      for somebody else to read\n"
     "  beeline doctor --root host.tar.zst      reads such a recording\n"
     "  srun --ntasks-per-node=1 sh -c 'beeline doctor --json >$(hostname).json'\n"
-    "  beeline doctor --merge *.json           only what differs between the hosts\n";
+    "  beeline doctor --merge *.json           only what differs between the hosts\n"
+    "  beeline doctor --listen                 waits for doctors of other hosts; then, on one of those:\n"
+    "  beeline doctor --peer node2 node3       compares and tests each rail with them\n"
+    "  beeline doctor --peer node2 --ssh       the same; starts the listener there itself\n";
 
 }  // namespace
 
@@ -150,6 +160,10 @@ void add_doctor(CLI::App& app) {
       command->add_option("--merge", typed->merge, "Show what differs between reports of several hosts")
           ->option_text("A.json B.json ...");
   merge->excludes(root)->excludes(record);
+  add_peer_options(*command, typed->peer);
+  for (const auto* alone : {"--peer", "--listen"})
+    for (const auto* other : {"--root", "--record", "--merge", "--only"})
+      command->get_option(alone)->excludes(command->get_option(other));
   command->callback([typed] { start(*typed); });
 }
 
