@@ -1,18 +1,23 @@
 // beeline doctor: what is wrong with this host's RoCE, or with a recorded one's.
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/doctor_peer.h"
 #include "doctor/host/live.h"
 #include "doctor/host/merge.h"
 #include "doctor/host/recording.h"
 #include "doctor/host/report.h"
 #include "doctor/host/secrets.h"
+#include "doctor/log/diagnose.h"
+#include "doctor/peer/checks.h"
 
 extern char** environ;
 
@@ -22,7 +27,8 @@ namespace {
 struct Arguments {
   bool json = false, list = false, verbose = false, pseudonymise = false;
   std::string only, explain, root, record;
-  std::vector<std::string> merge;
+  std::vector<std::string> merge, logs;
+  PeerArguments peer;
 };
 
 std::string host_name() {
@@ -67,6 +73,7 @@ void merge(const std::vector<std::string>& paths) {
 
 void explain(const std::string& id) {
   const auto* check = doctor::find_check(id);
+  if (check == nullptr) check = doctor::peer::find_peer_check(id);
   if (check == nullptr)
     give_up({Errc::not_found, "--explain " + id + ": no such check; `beeline doctor --list` names them"});
   print(doctor::explain(*check));
@@ -101,12 +108,42 @@ void examine(const Arguments& typed) {
   if (const int status = doctor::exit_status(report); status != 0) throw CLI::RuntimeError(status);
 }
 
+// A piece of a log at a time: logs are larger than memory should be.
+void read_log(const std::string& path, doctor::log::Reader& reader) {
+  const bool standard_input = path == "-";
+  std::FILE* file = standard_input ? stdin : std::fopen(path.c_str(), "rb");
+  if (file == nullptr) give_up({Errc::io, fmt::format("--log {}: {}", path, std::strerror(errno))});
+  reader.start_source(standard_input ? "stdin" : path);
+  std::vector<char> piece(std::size_t{1} << 16);
+  while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), file))
+    reader.add({piece.data(), count});
+  const bool failed = std::ferror(file) != 0;
+  const int error = errno;
+  if (!standard_input) std::fclose(file);
+  if (failed) give_up({Errc::io, fmt::format("--log {}: {}", path, std::strerror(error))});
+}
+
+void diagnose_logs(const Arguments& typed) {
+  doctor::log::Reader reader;
+  for (const auto& path : typed.logs) read_log(path, reader);
+  const auto diagnosis = reader.finish();
+  print(typed.json ? doctor::log::to_json(diagnosis).dump(2) + "\n"
+                   : doctor::log::render(diagnosis, colourful(), typed.verbose));
+  const auto worst = doctor::log::worst(diagnosis);
+  if (worst == doctor::log::Severity::failure) throw CLI::RuntimeError(3);
+  if (worst == doctor::log::Severity::warning) throw CLI::RuntimeError(2);
+}
+
 void start(const Arguments& typed) {
   if (typed.pseudonymise && typed.record.empty())
     give_up({Errc::invalid_argument, "--pseudonymise belongs to --record FILE.tar.zst"});
-  if (typed.list) return print(doctor::list_checks());
+  if (typed.list) return print(doctor::list_checks() + doctor::peer::list_peer_checks());
   if (!typed.explain.empty()) return explain(typed.explain);
   if (!typed.merge.empty()) return merge(typed.merge);
+  if (!typed.logs.empty()) return diagnose_logs(typed);
+  if (typed.peer.listens()) return run_listener(typed.peer, given_facts);
+  if (typed.peer.wanted())
+    return examine_peers(typed.peer, {typed.json, colourful(), typed.verbose}, given_facts);
   examine(typed);
 }
 
@@ -121,7 +158,12 @@ constexpr auto footer =
     "  beeline doctor --record host.tar.zst --pseudonymise      for somebody else to read\n"
     "  beeline doctor --root host.tar.zst      reads such a recording\n"
     "  srun --ntasks-per-node=1 sh -c 'beeline doctor --json >$(hostname).json'\n"
-    "  beeline doctor --merge *.json           only what differs between the hosts\n";
+    "  beeline doctor --log rank*.log          what a job's logs say: who failed first, and why\n"
+    "  kubectl logs job/train | beeline doctor --log -\n"
+    "  beeline doctor --merge *.json           only what differs between the hosts\n"
+    "  beeline doctor --listen                 waits for doctors of other hosts; then, on one of those:\n"
+    "  beeline doctor --peer node2 node3       compares and tests each rail with them\n"
+    "  beeline doctor --peer node2 --ssh       the same; starts the listener there itself\n";
 
 }  // namespace
 
@@ -149,7 +191,14 @@ void add_doctor(CLI::App& app) {
   auto* merge =
       command->add_option("--merge", typed->merge, "Show what differs between reports of several hosts")
           ->option_text("A.json B.json ...");
+  auto* log = command->add_option("--log", typed->logs, "What these logs say (-: standard input)")
+                  ->option_text("FILE ...");
   merge->excludes(root)->excludes(record);
+  log->excludes(root)->excludes(record)->excludes(merge);
+  add_peer_options(*command, typed->peer);
+  for (const auto* alone : {"--peer", "--listen"})
+    for (const auto* other : {"--root", "--record", "--merge", "--only", "--log"})
+      command->get_option(alone)->excludes(command->get_option(other));
   command->callback([typed] { start(*typed); });
 }
 

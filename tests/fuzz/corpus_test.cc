@@ -92,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(Targets, Corpus,
                          testing::Values(Target{"wire", fuzz_wire}, Target{"pcap", fuzz_pcap},
                                          Target{"queue_pair", fuzz_queue_pair},
                                          Target{"bootstrap", fuzz_bootstrap}, Target{"exec", fuzz_exec},
-                                         Target{"port", fuzz_port}, Target{"perf", fuzz_perf}),
+                                         Target{"port", fuzz_port}, Target{"perf", fuzz_perf},
+                                         Target{"doctor_log", fuzz_doctor_log}),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
 }  // namespace

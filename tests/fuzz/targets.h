@@ -19,5 +19,7 @@ void fuzz_exec(Bytes input);
 void fuzz_port(Bytes input);
 // The connection between the two ends of `beeline perf`.
 void fuzz_perf(Bytes input);
+// A log, as `beeline doctor --log` reads it.
+void fuzz_doctor_log(Bytes input);
 
 }  // namespace beeline::fuzz

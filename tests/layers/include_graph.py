@@ -24,7 +24,7 @@ ALLOWED = {
     "api": {"base", "wire", "proto", "port", "nic", "verbs", "coll", "exec", "bootstrap", "public"},
     "perf": {"base", "verbs"},
     "bench": {"base", "public"},
-    "doctor": {"base"},
+    "doctor": {"base", "verbs"},  # doctor/peer pings over queue pairs
     "cli": {"base", "wire", "proto", "port", "nic", "verbs", "coll", "exec", "bootstrap", "api", "perf", "bench", "doctor",
             "public"},
     "plugins": {"public"},

@@ -50,6 +50,9 @@ struct Result {
   // What should be alike on all hosts of a job: "mlx5_0 firmware" -> "28.39.1002".
   std::map<std::string, std::string> compare;
   std::vector<Reading> trail;  // everything that it read
+  std::string group;           // where it is not the check's: "peer HOST"
+
+  std::string_view group_name() const { return group.empty() ? check->group() : std::string_view(group); }
 };
 
 // Runs one check; a check that says nothing is a mistake of ours and becomes a failure.

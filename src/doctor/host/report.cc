@@ -72,6 +72,12 @@ std::map<Status, std::vector<const Result*>> by_status(const Report& report) {
   return sorted;
 }
 
+std::string_view title_of(std::string_view group) {
+  for (const auto& row : groups())
+    if (row.id == group) return row.title;
+  return group;
+}
+
 std::string ids(const std::vector<const Result*>& results) {
   std::vector<std::string> names;
   for (const auto* result : results) names.emplace_back(result->check->id);
@@ -131,10 +137,9 @@ std::string to_text(const Report& report, const View& view) {
     if (quiet && !view.verbose) continue;
     std::string_view group;
     for (const auto* result : results) {
-      if (result->check->group() != group) {
-        group = result->check->group();
-        for (const auto& row : groups())
-          if (row.id == group) text += fmt::format("-- {}\n", row.title);
+      if (result->group_name() != group) {
+        group = result->group_name();
+        text += fmt::format("-- {}\n", printable(title_of(group)));
       }
       text += in_full(*result, view);
     }
@@ -152,7 +157,7 @@ std::string to_json(const Report& report) {
   auto document = nlohmann::ordered_json{{"version", 1}, {"host", report.host}};
   auto& checks = document["checks"] = nlohmann::ordered_json::array();
   for (const auto& result : report.results) {
-    nlohmann::ordered_json row = {{"id", result.check->id},          {"group", result.check->group()},
+    nlohmann::ordered_json row = {{"id", result.check->id},          {"group", result.group_name()},
                                   {"status", name(result.status)},   {"evidence", result.evidence},
                                   {"cause", result.cause},           {"fix", result.fix},
                                   {"source", result.check->source},  {"title", result.check->title},
