@@ -157,11 +157,10 @@ std::string to_json(const Report& report) {
   auto document = nlohmann::ordered_json{{"version", 1}, {"host", report.host}};
   auto& checks = document["checks"] = nlohmann::ordered_json::array();
   for (const auto& result : report.results) {
-    nlohmann::ordered_json row = {{"id", result.check->id},          {"group", result.group_name()},
-                                  {"status", name(result.status)},   {"evidence", result.evidence},
-                                  {"cause", result.cause},           {"fix", result.fix},
-                                  {"source", result.check->source},  {"title", result.check->title},
-                                  {"symptom", result.check->symptom}};
+    nlohmann::ordered_json row = {
+        {"id", result.check->id},         {"group", result.group_name()}, {"status", name(result.status)},
+        {"evidence", result.evidence},    {"cause", result.cause},        {"fix", result.fix},
+        {"source", result.check->source}, {"title", result.check->title}, {"symptom", result.check->symptom}};
     row["compare"] = result.compare;
     checks.push_back(std::move(row));
   }
