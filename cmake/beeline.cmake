@@ -28,9 +28,9 @@ endif()
 # beeline_folder(NAME [DEPS lib…] [LIBS external…])
 #   One static library beeline_NAME of every *.cc below the current folder, and,
 #   where there are *_test.cc files, one test program NAME_test of those.
-#   DEPS are other folders by their short names; LIBS anything CMake can link.
+#   SERIAL: no other test may run beside these. DEPS are other folders by their short names; LIBS anything CMake can link.
 function(beeline_folder name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
@@ -44,14 +44,18 @@ function(beeline_folder name)
     target_link_libraries(beeline_${name} INTERFACE beeline_flags ${ARG_DEPS} ${ARG_LIBS})
   endif()
   if(BEELINE_TESTS AND tests)
-    beeline_test(${name}_test SOURCES ${tests} LIBS beeline_${name} ${ARG_TEST_LIBS})
+    set(serial)
+    if(ARG_SERIAL)
+      set(serial SERIAL)
+    endif()
+    beeline_test(${name}_test ${serial} SOURCES ${tests} LIBS beeline_${name} ${ARG_TEST_LIBS})
   endif()
 endfunction()
 
 # beeline_test(NAME SOURCES file… LIBS target…): a GoogleTest program; ctest
 # sees each of its cases by name.
 function(beeline_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 900)
   endif()
@@ -60,5 +64,5 @@ function(beeline_test name)
   target_compile_options(${name} PRIVATE -O1 -g1)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} beeline_flags GTest::gtest GTest::gmock GTest::gtest_main)
   gtest_discover_tests(${name} TEST_PREFIX "${name}:" DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
-                       PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_SERIAL})
 endfunction()
