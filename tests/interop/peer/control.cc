@@ -111,8 +111,4 @@ Result<Json> Control::exchange(const Json& mine, Duration patience) {
   return receive(patience);
 }
 
-bool Control::waiting() const {
-  return received_.find('\n') != std::string::npos || ready(socket_.get(), POLLIN, 0);
-}
-
 }  // namespace beeline::interop

@@ -25,8 +25,6 @@ class Control {
   Result<Json> receive(Duration patience);
   // What this end says for what the other one says.
   Result<Json> exchange(const Json& mine, Duration patience);
-  // Is something there to be received (or the end of the connection)?
-  bool waiting() const;
 
  private:
   Descriptor socket_;

@@ -147,7 +147,7 @@ Result<void> faulty_requester(Play& play) {
   play.station.fill(true);
   if (play.which.fault == Fault::requester_unmapped) play.station.slices()[0].memory->unmap();
   BEELINE_TRY_VOID(play.meet());
-  BEELINE_TRY_VOID(play.station.post_message(0, 0, play.which.fault == Fault::bad_lkey ? 0x00155500u : 0));
+  BEELINE_TRY_VOID(play.station.post_message(0, 0, play.which.fault == Fault::bad_lkey ? wrong_key : 0));
   BEELINE_TRY(const auto completions, play.station.wait(1, patience));
   if (completions.empty())
     play.complain("the message never completed");

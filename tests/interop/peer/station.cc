@@ -160,8 +160,7 @@ Result<void> Station::post_message(std::size_t slice, std::size_t index, std::ui
   if (case_->fault == Fault::out_of_bounds)
     request.wr.rdma.remote_addr = from.remote.address + layout_.total - bytes.size() + 1;
   request.wr.rdma.rkey = from.remote.rkey;
-  // The low byte is a serial number on some cards; a wrong index is no key at all on every one.
-  if (case_->fault == Fault::bad_rkey) request.wr.rdma.rkey ^= 0x00155500u;
+  if (case_->fault == Fault::bad_rkey) request.wr.rdma.rkey ^= wrong_key;
   const int error = ibv_post_send(from.qp.get(), &request, &bad);
   if (error != 0) return fail_errno(error, fmt::format("posting message {} of queue pair {}", index, slice));
   return {};

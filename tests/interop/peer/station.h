@@ -59,6 +59,9 @@ struct Slice {
   Remote remote;
 };
 
+// Added to a key: the low byte is a serial number on some cards, a wrong index is no key at all on every one.
+constexpr std::uint32_t wrong_key = 0x00155500;
+
 class Station {
  public:
   // Queue pairs in RESET, memory registered and poisoned. `mtu_bytes` is what both ends have.
