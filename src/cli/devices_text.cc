@@ -8,8 +8,8 @@
 namespace beeline::cli {
 namespace {
 
-using Line = std::array<std::string, 9>;
-constexpr std::size_t device_columns = 6;
+using Line = std::array<std::string, 10>;
+constexpr std::size_t device_columns = 7;
 
 std::string address_of(const verbs::DeviceSummary& device) {
   if (!device.trouble.empty()) return device.trouble;
@@ -17,12 +17,14 @@ std::string address_of(const verbs::DeviceSummary& device) {
   return "no address";
 }
 
-Line device_line(const verbs::DeviceSummary& device) {
+Line device_line(const DeviceView& view) {
+  const verbs::DeviceSummary& device = view.summary;
   return {device.port == 1 ? device.name : fmt::format("{} port {}", device.name, device.port),
           device.netdev.empty() ? "-" : device.netdev,
           device.active ? "active" : "down",
           device.gbit_per_s == 0 ? "-" : fmt::format("{} Gb/s", device.gbit_per_s),
           fmt::format("{}/{}", device.active_mtu_bytes, device.max_mtu_bytes),
+          view.numa_node ? std::to_string(*view.numa_node) : "-",
           device.provider,
           "-",
           "-",
@@ -38,19 +40,20 @@ std::vector<verbs::GidSlot> all_gids(const verbs::DeviceSummary& device) {
   return all;
 }
 
-std::vector<Line> lines_of(const std::vector<verbs::DeviceSummary>& devices) {
-  std::vector<Line> lines = {
-      {"device", "interface", "state", "rate", "MTU (active/max)", "provider", "GID", "type", "address"}};
-  for (const verbs::DeviceSummary& device : devices) {
-    Line line = device_line(device);
+std::vector<Line> lines_of(const std::vector<DeviceView>& devices) {
+  std::vector<Line> lines = {{"device", "interface", "state", "rate", "MTU (active/max)", "NUMA", "provider",
+                              "GID", "type", "address"}};
+  for (const DeviceView& view : devices) {
+    const verbs::DeviceSummary& device = view.summary;
+    Line line = device_line(view);
     if (device.gids.empty()) {  // says why
       lines.push_back(line);
       for (std::size_t column = 0; column < device_columns; ++column) line[column].clear();
     }
     for (const verbs::GidSlot& gid : all_gids(device)) {
-      line[6] = std::to_string(gid.index);
-      line[7] = verbs::gid_type_name(gid.type);
-      line[8] = to_string(gid.gid);
+      line[device_columns] = std::to_string(gid.index);
+      line[device_columns + 1] = verbs::gid_type_name(gid.type);
+      line[device_columns + 2] = to_string(gid.gid);
       lines.push_back(line);
       for (std::size_t column = 0; column < device_columns; ++column) line[column].clear();
     }
@@ -66,7 +69,7 @@ std::string counter_lines(std::initializer_list<std::pair<const char*, std::uint
 
 }  // namespace
 
-std::string devices_table(const std::vector<verbs::DeviceSummary>& devices) {
+std::string devices_table(const std::vector<DeviceView>& devices) {
   const auto lines = lines_of(devices);
   std::array<std::size_t, std::tuple_size_v<Line>> widths{};
   for (const Line& line : lines)
@@ -81,10 +84,11 @@ std::string devices_table(const std::vector<verbs::DeviceSummary>& devices) {
   return text;
 }
 
-std::string devices_json(const std::vector<verbs::DeviceSummary>& devices) {
+std::string devices_json(const std::vector<DeviceView>& devices) {
   using Json = nlohmann::ordered_json;
   Json list = Json::array();
-  for (const verbs::DeviceSummary& device : devices) {
+  for (const DeviceView& view : devices) {
+    const verbs::DeviceSummary& device = view.summary;
     Json gids = Json::array();
     for (const verbs::GidSlot& gid : all_gids(device))
       gids.push_back({{"index", gid.index},
@@ -101,8 +105,11 @@ std::string devices_json(const std::vector<verbs::DeviceSummary>& devices) {
                     {"active_mtu_bytes", device.active_mtu_bytes},
                     {"max_mtu_bytes", device.max_mtu_bytes},
                     {"guid", fmt::format("{:016x}", device.guid)},
+                    {"numa_node", view.numa_node ? Json(*view.numa_node) : Json(nullptr)},
                     {"trouble", device.trouble},
-                    {"gids", gids}});
+                    {"gids", gids},
+                    {"counters_of", view.counters.source},
+                    {"counters", view.counters.values}});
   }
   const Json out = {{"version", 1}, {"devices", list}};
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

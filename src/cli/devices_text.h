@@ -4,13 +4,21 @@
 #include <string>
 #include <vector>
 
+#include "cli/device_counters.h"
 #include "nic/card.h"
 #include "verbs/verbs.h"
 
 namespace beeline::cli {
 
-std::string devices_table(const std::vector<verbs::DeviceSummary>& devices);
-std::string devices_json(const std::vector<verbs::DeviceSummary>& devices);
+// What verbs say of a device, and what the kernel says.
+struct DeviceView {
+  verbs::DeviceSummary summary;
+  std::optional<int> numa_node;
+  DeviceCounters counters;
+};
+
+std::string devices_table(const std::vector<DeviceView>& devices);
+std::string devices_json(const std::vector<DeviceView>& devices);
 // Limits and counters of the software card in this process.
 std::string card_text(const nic::Limits& limits, const nic::CardCounters& counters,
                       const port::PortCounters& port, bool strict);

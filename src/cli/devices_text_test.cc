@@ -7,7 +7,9 @@
 namespace beeline::cli {
 namespace {
 
-std::vector<verbs::DeviceSummary> some_devices() {
+DeviceView view_of(const verbs::DeviceSummary& summary) { return {summary, std::nullopt, {}}; }
+
+std::vector<DeviceView> some_devices() {
   verbs::DeviceSummary eth;
   eth.name = "bee0";
   eth.netdev = "eth0";
@@ -18,15 +20,18 @@ std::vector<verbs::DeviceSummary> some_devices() {
   eth.gids = {{0, Gid::v4(10, 0, 0, 1)}, {2, *parse_address("fe80::1")}};
   verbs::DeviceSummary bare;
   bare.name = "bee1";
-  return {eth, bare};
+  DeviceView first = view_of(eth);
+  first.numa_node = 1;
+  first.counters.values = {{"rx_bytes", 12}};
+  return {first, view_of(bare)};
 }
 
 TEST(DevicesTable, HasALinePerGidAndNamesTheDeviceOnce) {
   EXPECT_EQ(devices_table(some_devices()),
-            "device  interface  state   rate  MTU (active/max)  provider  GID  type     address\n"
-            "bee0    eth0       active  -     1024/4096         soft      0    RoCE v2  10.0.0.1\n"
-            "                                                             2    RoCE v2  fe80::1\n"
-            "bee1    -          down    -     0/0               soft      -    -        no address\n");
+            "device  interface  state   rate  MTU (active/max)  NUMA  provider  GID  type     address\n"
+            "bee0    eth0       active  -     1024/4096         1     soft      0    RoCE v2  10.0.0.1\n"
+            "                                                                   2    RoCE v2  fe80::1\n"
+            "bee1    -          down    -     0/0               -     soft      -    -        no address\n");
 }
 
 TEST(DevicesTable, ShowsWhatIsNeverChosenAndSaysWhy) {
@@ -42,13 +47,13 @@ TEST(DevicesTable, ShowsWhatIsNeverChosenAndSaysWhy) {
   second.link = "InfiniBand";
   second.gids.clear();
   second.other_gids = {{0, *parse_address("fe80::1"), IBV_GID_TYPE_IB}};
-  const std::string table = devices_table({hardware, second});
+  const std::string table = devices_table({view_of(hardware), view_of(second)});
   EXPECT_NE(table.find("100 Gb/s"), std::string::npos) << table;
   EXPECT_LT(table.find("2    RoCE v1"), table.find("3    RoCE v2")) << table;
   EXPECT_NE(table.find("mlx5_0 port 2"), std::string::npos) << table;
   EXPECT_NE(table.find("InfiniBand, not RoCE: never used"), std::string::npos) << table;
   second.trouble = "opening device mlx5_0: Permission denied";
-  EXPECT_NE(devices_table({second}).find("Permission denied"), std::string::npos);
+  EXPECT_NE(devices_table({view_of(second)}).find("Permission denied"), std::string::npos);
 }
 
 TEST(DevicesJson, IsValidAndComplete) {
@@ -58,6 +63,9 @@ TEST(DevicesJson, IsValidAndComplete) {
   const auto& bee0 = json["devices"][0];
   EXPECT_EQ(bee0["name"], "bee0");
   EXPECT_EQ(bee0["active"], true);
+  EXPECT_EQ(bee0["numa_node"], 1);
+  EXPECT_EQ(bee0["counters"]["rx_bytes"], 12);
+  EXPECT_TRUE(json["devices"][1]["numa_node"].is_null());
   EXPECT_EQ(bee0["guid"], "020000fffe000001");
   EXPECT_EQ(bee0["gids"][1]["index"], 2);
   EXPECT_EQ(bee0["gids"][0]["gid"], "0000:0000:0000:0000:0000:ffff:0a00:0001");

@@ -50,6 +50,14 @@ expect 0 "devices -v" "$beeline" devices -v
 prints '"affine"|\(strict\)'
 expect 0 "devices --json" "$beeline" devices --json
 prints '"name": "bee0"'
+prints '"rx_bytes": [0-9]+'
+expect 0 "devices --watch" "$beeline" devices --watch 0.2 --count 2
+prints '^device +in GB/s +out GB/s'
+prints '^bee0 +[0-9.]+ +[0-9.]+'
+expect 0 "devices --watch --json" "$beeline" devices --watch --count 1 --json
+prints '"name":"bee0"'
+expect 1 "devices --count alone" "$beeline" devices --count 3
+says 'give --watch'
 
 for test in write_bw read_bw send_bw; do
   expect 0 "$test" "$beeline" perf $test --loopback -n 200 -s 10000 --check
