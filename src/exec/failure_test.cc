@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/log.h"
+#include "exec/limits.h"
 #include "exec/test_group.h"
 
 namespace beeline::exec {
@@ -433,6 +434,22 @@ TEST(Arguments, AreRefusedBeforeAnythingHappens) {
   for (const auto& result :
        run_all(group, [](int, Buffers& mine) { return mine.call(Operation::all_reduce); }))
     EXPECT_TRUE(result);
+}
+
+TEST(TooLargeAGroup, IsRefusedWithTheDevicesLimit) {
+  const int entries_per_peer = static_cast<int>(receive_depth + send_depth);
+  const auto provider = verbs::make_fake_provider({.max_cqe = 2 * entries_per_peer});
+  {
+    TestGroup fits(*provider, 3);
+    EXPECT_TRUE(fits.connect()) << fits.error(0).message;
+  }
+  TestGroup group(*provider, 4);
+  EXPECT_FALSE(group.connect());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    EXPECT_EQ(group.error(rank).code, Errc::resource_exhausted);
+    EXPECT_THAT(group.error(rank).message, HasSubstr("4 ranks is too large for device fake0"));
+    EXPECT_THAT(group.error(rank).message, HasSubstr("enough for 3 ranks"));
+  }
 }
 
 }  // namespace

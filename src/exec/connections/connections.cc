@@ -44,6 +44,7 @@ Result<void> Connections::create_objects(ibv_context* context) {
 
   const int peer_count = static_cast<int>(peers_.size()) - 1;
   constexpr int depth = static_cast<int>(receive_depth + send_depth);
+  BEELINE_TRY_VOID(check_room(context, depth, peer_count));
   BEELINE_TRY(pd_, verbs::alloc_pd(provider_, context));
   BEELINE_TRY(channel_, verbs::create_channel(provider_, context));
   if (fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0)
@@ -56,6 +57,21 @@ Result<void> Connections::create_objects(ibv_context* context) {
   for (int peer = 0; peer <= peer_count; ++peer)
     if (Rank{peer} != rank_) BEELINE_TRY_VOID(create_peer(Rank{peer}, mtu_bytes));
   return {};
+}
+
+// One completion queue serves all peers, so its depth bounds the group on this device.
+Result<void> Connections::check_room(ibv_context* context, int entries_per_peer, int peer_count) {
+  ibv_device_attr limits{};
+  if (const int error = provider_.query_device(context, &limits); error != 0)
+    return fail_errno(
+        error, fmt::format("querying the limits of device {}", provider_.get_device_name(context->device)));
+  const int most = limits.max_cqe / entries_per_peer;
+  if (peer_count <= most) return {};
+  return fail(
+      Errc::resource_exhausted,
+      "a group of {} ranks is too large for device {}: its completion queues have at most {} entries, "
+      "which is enough for {} ranks; use smaller groups or another device",
+      peer_count + 1, provider_.get_device_name(context->device), limits.max_cqe, most + 1);
 }
 
 Result<void> Connections::create_peer(Rank rank, std::uint32_t mtu_bytes) {

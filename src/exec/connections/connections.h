@@ -86,6 +86,7 @@ class Connections {
       : provider_(provider), gid_(gid), rank_(rank), peers_(static_cast<std::size_t>(size)) {}
   static std::size_t index(Rank peer) { return static_cast<std::size_t>(peer.value); }
   Result<void> create_objects(ibv_context* context);
+  Result<void> check_room(ibv_context* context, int entries_per_peer, int peer_count);
   Result<void> create_peer(Rank peer, std::uint32_t mtu_bytes);
   Result<void> post_receive(Rank peer, std::uint32_t slot);
   Result<void> post(Rank peer, ibv_send_wr& request);

@@ -41,7 +41,6 @@ constexpr ContextOps context_ops = {
 
 constexpr int max_depth = 16384;
 constexpr int max_sges = 16;
-constexpr int max_cqe = 1 << 20;
 
 int query_device(ibv_context* context, ibv_device_attr* out) {
   *out = {};
@@ -51,7 +50,7 @@ int query_device(ibv_context* context, ibv_device_attr* out) {
   out->max_qp = out->max_cq = out->max_mr = out->max_pd = 65536;
   out->max_qp_wr = max_depth;
   out->max_sge = out->max_sge_rd = max_sges;
-  out->max_cqe = max_cqe;
+  out->max_cqe = owner->max_cqe;
   out->max_qp_rd_atom = out->max_qp_init_rd_atom = owner->max_reads;
   out->max_res_rd_atom = owner->max_reads * out->max_qp;
   out->max_pkeys = 1;
@@ -170,6 +169,7 @@ class FabricProvider final : public FakeProvider {
     context->fabric = &fabric_;
     context->home = reinterpret_cast<Device*>(device);
     context->max_reads = options_.max_reads;
+    context->max_cqe = options_.max_cqe;
     return context.release()->get();
   }
   int close_device(ibv_context* context) override {
@@ -255,7 +255,7 @@ class FabricProvider final : public FakeProvider {
 
   ibv_cq* create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
                     int vector) override {
-    if (cqe < 1 || cqe > max_cqe || vector < 0 || vector >= context->num_comp_vectors)
+    if (cqe < 1 || cqe > options_.max_cqe || vector < 0 || vector >= context->num_comp_vectors)
       return fail_null<ibv_cq>(EINVAL);
     auto* cq = new Cq{};
     cq->context = context;

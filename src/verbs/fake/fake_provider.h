@@ -36,6 +36,7 @@ struct FakeOptions {
   std::uint32_t max_inline_bytes = 256;  // more is refused; what is asked for is granted
   bool data_in_order = true;             // the answer of query_qp_data_in_order
   int max_reads = 16;                    // max_qp_rd_atom
+  int max_cqe = 1 << 20;                 // entries of a completion queue
 };
 
 struct FakeQueuePair {

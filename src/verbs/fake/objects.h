@@ -25,6 +25,7 @@ struct Context : ContextShell {
   Fabric* fabric = nullptr;
   Device* home = nullptr;
   int max_reads = 16;
+  int max_cqe = 0;
   int objects = 0;  // domains, channels and completion queues that still use it
 };
 
