@@ -1,6 +1,6 @@
 """Trains a small GPT on real text, data-parallel over all ranks.
 
-    torchrun --nproc-per-node=2 examples/train/train.py --backend beeline --steps 100
+    PYTHONPATH=build/python torchrun --nproc-per-node=2 examples/train/train.py --backend beeline --steps 100
 
 Everything is seeded, so runs are repeatable to the last bit; with two ranks every
 backend must give the same losses, because a + b = b + a also in floating point.
@@ -119,6 +119,11 @@ def report(trainer, losses, seconds, under_way_s):
 
 def main():
     options = arguments()
+    if options.backend not in dist.Backend.backend_list:
+        sys.exit(
+            f"train.py: PyTorch knows no backend {options.backend}; there are: {', '.join(dist.Backend.backend_list)}. "
+            "For beeline set PYTHONPATH=build/python"
+        )
     deterministic()
     dist.init_process_group(options.backend, timeout=timedelta(seconds=options.timeout))
     trainer = Trainer(options)

@@ -140,16 +140,27 @@ std::vector<DeviceSummary> summarize(Provider& provider, ibv_device* device) {
 }
 
 std::string list_names(const std::vector<DeviceSummary>& devices) {
-  if (devices.empty()) return "there is no device at all: no RDMA hardware, and no interface with an address";
-  std::string text = "there are:";
-  for (const DeviceSummary& device : devices)
-    text += fmt::format(" {}{}{}", device.name, device.netdev.empty() ? "" : "/" + device.netdev,
-                        !device.trouble.empty()     ? " (cannot be opened)"
-                        : !device.active            ? " (down)"
-                        : device.link != "Ethernet" ? " (" + device.link + ", not RoCE)"
-                        : device.gids.empty()       ? " (no address)"
-                                                    : "");
-  return text;
+  if (devices.empty())
+    return "there is no device at all: libibverbs has none, and there is no bee0 without an interface that "
+           "has an "
+           "address, nor with BEELINE_PROVIDER=system";
+  std::vector<std::string> names;
+  for (const DeviceSummary& device : devices) {
+    std::vector<std::string> notes;
+    if (!device.netdev.empty()) notes.push_back("on " + device.netdev);
+    if (!device.trouble.empty()) {
+      notes.emplace_back("cannot be opened");
+    } else if (!device.active) {
+      notes.emplace_back("down");
+    } else if (device.link != "Ethernet") {
+      notes.push_back(device.link + ", not RoCE");
+    } else if (device.gids.empty()) {
+      notes.emplace_back("no address");
+    }
+    names.push_back(notes.empty() ? device.name
+                                  : fmt::format("{} ({})", device.name, fmt::join(notes, ", ")));
+  }
+  return fmt::format("there are: {}", fmt::join(names, ", "));
 }
 
 // Lower is better.

@@ -74,7 +74,7 @@ TEST(OpenDevice, TheErrorListsWhatThereIs) {
   EXPECT_EQ(missing.error().code, Errc::not_found);
   const std::string& message = missing.error().message;
   EXPECT_NE(message.find("no RDMA device mlx5_0; there are: down0"), std::string::npos) << message;
-  EXPECT_NE(message.find("(down)"), std::string::npos) << message;
+  EXPECT_NE(message.find("down)"), std::string::npos) << message;
   EXPECT_NE(message.find("bare0 (no address)"), std::string::npos) << message;
   EXPECT_FALSE(open_device(*provider, ""));
   const auto nothing = make_fake_provider({.devices = {}});
