@@ -22,7 +22,8 @@
 #include <vector>
 
 // The child of a fork starts threads: ThreadSanitizer allows that only when told so.
-extern "C" const char* __tsan_default_options();
+// The name is reserved because the sanitizer's runtime looks for it.
+extern "C" const char* __tsan_default_options();  // NOLINT(bugprone-reserved-identifier)
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 
 namespace {
@@ -77,6 +78,7 @@ Comm join(int rank, int size, const MeetingPoint& point) {
 
 void in_parallel(int ranks, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) threads.emplace_back(body, r);
   for (auto& thread : threads) thread.join();
 }

@@ -15,7 +15,9 @@ namespace beeline {
 struct IpAddress {
   std::array<std::uint8_t, 16> bytes{};
 
-  friend constexpr auto operator<=>(const IpAddress&, const IpAddress&) = default;
+  // The check takes the 0 that the compiler compares the order with for a pointer.
+  friend constexpr auto operator<=>(const IpAddress&,
+                                    const IpAddress&) = default;  // NOLINT(modernize-use-nullptr)
 
   static constexpr IpAddress v4(std::uint8_t a, std::uint8_t b, std::uint8_t c, std::uint8_t d) {
     return {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, a, b, c, d}};

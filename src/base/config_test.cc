@@ -1,6 +1,7 @@
 #include "base/config.h"
 
-#include <gtest/gtest.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 
 #include <map>
 
@@ -63,7 +64,7 @@ TEST(Config, ABadValueIsNamedWithItsVariable) {
     const auto config = parse({{name, value}});
     ASSERT_FALSE(config) << name << "=" << value;
     EXPECT_EQ(config.error().code, Errc::invalid_argument);
-    EXPECT_EQ(config.error().message.rfind(name + "=" + value, 0), 0u) << config.error().message;
+    EXPECT_THAT(config.error().message, ::testing::StartsWith(fmt::format("{}={}", name, value)));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "base/random.h"
@@ -79,8 +80,8 @@ std::vector<std::byte> reduce(const Job& job, std::uint64_t iteration, const std
 }
 
 std::vector<int> shuffled_ranks(int ranks, std::uint64_t seed) {
-  std::vector<int> order;
-  for (int r = 0; r < ranks; ++r) order.push_back(r);
+  std::vector<int> order(static_cast<std::size_t>(ranks));
+  std::iota(order.begin(), order.end(), 0);
   Prng prng(seed);
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[prng.below(i)]);
   return order;

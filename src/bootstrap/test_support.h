@@ -74,6 +74,7 @@ inline GroupOptions options_for(int rank, int size, Duration timeout = 60s) {
 // Runs body(rank) on one thread per rank.
 inline void in_parallel(int ranks, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) threads.emplace_back(body, r);
   for (auto& thread : threads) thread.join();
 }

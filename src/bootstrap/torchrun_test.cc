@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <map>
@@ -65,7 +66,7 @@ TEST(Torchrun, NamesTheBadVariable) {
     variables[name] = value;
     const auto environment = read(variables);
     ASSERT_FALSE(environment.has_value()) << name << "=" << value;
-    EXPECT_THAT(environment.error().message, HasSubstr(name + "=" + value));
+    EXPECT_THAT(environment.error().message, HasSubstr(fmt::format("{}={}", name, value)));
   }
 }
 

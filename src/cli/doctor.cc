@@ -64,6 +64,7 @@ std::string read_report(const std::string& path) {
 
 void merge(const std::vector<std::string>& paths) {
   std::vector<doctor::NamedText> reports;
+  reports.reserve(paths.size());
   for (const auto& path : paths) reports.push_back({path, read_report(path)});
   const auto merged = doctor::merge_reports(reports);
   if (!merged) give_up(merged.error());

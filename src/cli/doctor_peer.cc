@@ -59,6 +59,7 @@ class RemoteListener {
     const Descriptor theirs(ends[1]);
     std::vector<std::string> words = {"ssh", "-T", "-o", "BatchMode=yes", host, program, "doctor", "--stdio"};
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (auto& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;

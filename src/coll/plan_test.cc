@@ -14,6 +14,7 @@ constexpr Operation all_operations[] = {Operation::all_reduce, Operation::reduce
 
 std::vector<Plan> plans_for(Operation operation, int size, int root = 0) {
   std::vector<Plan> plans;
+  plans.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank)
     plans.push_back(make_plan(operation, Algorithm::ring, size, Rank{rank}, Rank{root}).value());
   return plans;

@@ -52,6 +52,7 @@ std::string text(const Case& c, int size, int rank) {
 Buffer reduced(const Case& c, int size, std::size_t total) {
   const std::size_t element = element_bytes(c.dtype);
   std::vector<Buffer> inputs;
+  inputs.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) inputs.push_back(contribution(c.dtype, total, rank, c.seed));
   Buffer result(total * element);
   for (int chunk = 0; chunk < size; ++chunk) {
@@ -235,6 +236,7 @@ TEST(CollectivesAsynchronously, InterleavedSubmissions) {
   group.on_all_ranks([&](int rank) {
     Prng random(static_cast<std::uint64_t>(rank) + 99);
     std::vector<Memory> memory;
+    memory.reserve(cases.size());
     for (const Case& c : cases) memory.push_back(prepare(c, 4, rank));
     std::vector<std::shared_ptr<Work>> works;
     std::atomic<std::size_t> called{0};

@@ -23,7 +23,7 @@ using testing::TestGroup;
 
 // Memory for any call of a group of up to 8 ranks.
 struct Buffers {
-  std::array<float, 8 * 64> send{}, receive{};
+  std::array<float, std::size_t{8} * 64> send{}, receive{};
   Call call(Operation operation, std::size_t count = 16, DType dtype = DType::float32,
             RedOp redop = RedOp::sum, int root = 0) {
     return {operation, send.data(), receive.data(), count, dtype, redop, Rank{root}};
@@ -118,12 +118,12 @@ TEST(Mismatch, OrderOfCallsIsNoticed) {
   TestGroup group(*provider, 2);
   ASSERT_TRUE(group.connect());
   std::array<Buffers, 4> buffers;
+  auto next = buffers.begin();
   std::vector<std::shared_ptr<Work>> works;
   for (int rank = 0; rank < 2; ++rank)
     for (int i = 0; i < 2; ++i)
       works.push_back(group[rank]
-                          .submit(buffers[static_cast<std::size_t>(rank * 2 + i)].call(
-                              i == rank ? Operation::all_reduce : Operation::all_gather))
+                          .submit((next++)->call(i == rank ? Operation::all_reduce : Operation::all_gather))
                           .value());
   for (const auto& work : works)
     expect_error(work->wait(60s), Errc::mismatch, HasSubstr("rank 0 called all_reduce"));

@@ -83,7 +83,7 @@ std::vector<Case> chosen_cases(Prng& random) {
 }
 
 struct Memory {
-  std::array<float, 8 * 17> send{}, receive{};
+  std::array<float, std::size_t{8} * 17> send{}, receive{};
   Call with(Call call) {
     call.send = send.data();
     call.receive = receive.data();

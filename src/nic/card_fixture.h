@@ -178,7 +178,7 @@ class End {
   std::vector<std::byte>& memory() { return memory_; }
   void fill(std::size_t offset, std::size_t bytes, std::uint32_t seed) {
     for (std::size_t i = 0; i < bytes; ++i)
-      memory_[offset + i] = static_cast<std::byte>((i * 131 + seed * 29 + i / 251) & 0xFF);
+      memory_[offset + i] = static_cast<std::byte>((i * 131 + std::size_t{seed} * 29 + i / 251) & 0xFF);
   }
 
   std::vector<proto::Completion> done;

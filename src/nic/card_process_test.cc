@@ -236,6 +236,7 @@ TEST(CardProcesses, EightPairsAtOnce) {
     return send_value(line, word) && receive_value(line, word) ? 0 : 16;
   };
   std::vector<std::unique_ptr<Process>> processes;
+  processes.reserve(std::size_t{2} * pairs);
   for (int i = 0; i < 2 * pairs; ++i) processes.push_back(std::make_unique<Process>(worker));
   for (int i = 0; i < 2 * pairs; i += 2) ASSERT_NO_FATAL_FAILURE(introduce(*processes[i], *processes[i + 1]));
   char word = 0;

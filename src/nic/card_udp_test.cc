@@ -147,6 +147,7 @@ TEST(CardThreads, ManyThreadsPostAndPoll) {
     connect(*lefts[i], *rights[i]);
   }
   std::vector<std::thread> threads;
+  threads.reserve(pairs);
   std::atomic<int> failures{0};
   for (auto& end : lefts)
     threads.emplace_back([&failures, &end] {

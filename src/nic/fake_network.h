@@ -98,7 +98,7 @@ class FakePort final : public port::Port {
   Result<std::uint16_t> source_port(const IpAddress&, std::uint32_t flow_hash) override {
     return static_cast<std::uint16_t>(0xC000 | (flow_hash & 0x3FFF));
   }
-  std::size_t receive_buffer_bytes() const override { return 256 * 1024; }
+  std::size_t receive_buffer_bytes() const override { return std::size_t{256} * 1024; }
 
   std::size_t send(std::span<port::OutPacket> packets) override {
     const std::lock_guard lock(network_.mutex_);

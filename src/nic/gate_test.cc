@@ -29,6 +29,7 @@ TEST(Gate, CloseWaitsForWhoeverIsInside) {
   std::atomic<bool> stop{false};
   std::atomic<int> violations{0}, entries{0};
   std::vector<std::thread> users;
+  users.reserve(3);
   for (int t = 0; t < 3; ++t)
     users.emplace_back([&] {
       while (!stop) {

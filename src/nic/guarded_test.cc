@@ -142,6 +142,7 @@ TEST(Guarded, ThreadsFaultIndependently) {
   broken.protect_middle(PROT_NONE);  // into a hole another thread's memory could be mapped
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
       std::vector<std::byte> copy(3 * page);

@@ -27,7 +27,7 @@ std::string find_program(const std::string& name) {
                                       "/usr/local/bin/",
                                       "/opt/mellanox/iproute2/sbin/"};
   for (const char* directory : directories) {
-    const std::string path = directory + name;
+    std::string path = directory + name;
     if (::access(path.c_str(), X_OK) == 0) return path;
   }
   return {};
@@ -57,6 +57,7 @@ pid_t spawn(const std::string& path, const std::vector<std::string>& words, int 
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // so that its children can be killed too
   posix_spawnattr_setpgroup(&attributes, 0);
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   std::string locale = "LC_ALL=C", search = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";

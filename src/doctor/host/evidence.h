@@ -23,7 +23,8 @@ enum class Kind : std::uint8_t {
 struct Question {
   Kind kind = Kind::file;
   std::string name;
-  auto operator<=>(const Question&) const = default;
+  // The check takes the 0 that the compiler compares the order with for a pointer.
+  auto operator<=>(const Question&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 enum class Access : std::uint8_t { found, absent, unreadable };

@@ -80,6 +80,7 @@ std::string_view title_of(std::string_view group) {
 
 std::string ids(const std::vector<const Result*>& results) {
   std::vector<std::string> names;
+  names.reserve(results.size());
   for (const auto* result : results) names.emplace_back(result->check->id);
   return join(names, " ");
 }

@@ -102,7 +102,7 @@ void Blocks::read(const Line& line, const Mark& mark, const Emit& emit) {
 void Blocks::read_field(const Line& line, Writer& writer, const Mark& mark, const Emit& emit) {
   const std::string_view body = trimmed(line.body);
   const auto colon = body.find(':');
-  if (colon == body.npos || colon > 48) return;
+  if (colon > 48) return;  // or there is none
   const std::string_view key = trimmed(body.substr(0, colon));
   const std::string_view value = trimmed(body.substr(colon + 1));
   if (key == "hca_id") {

@@ -31,6 +31,7 @@ std::vector<Recogniser> all_recognisers() {
 
 std::vector<std::string_view> anchors_of(const std::vector<Recogniser>& recognisers) {
   std::vector<std::string_view> anchors;
+  anchors.reserve(recognisers.size());
   for (const Recogniser& row : recognisers) anchors.push_back(row.anchor);
   return anchors;
 }

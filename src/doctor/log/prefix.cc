@@ -23,7 +23,7 @@ std::size_t digits_at(std::string_view text, std::size_t from) {
 std::optional<std::string_view> bracket(std::string_view text, std::string_view& after_bracket) {
   if (text.empty() || text.front() != '[') return std::nullopt;
   const auto end = text.find(']');
-  if (end == text.npos || end > 200) return std::nullopt;
+  if (end > 200) return std::nullopt;
   after_bracket = text.substr(end + 1);
   return text.substr(1, end - 1);
 }

@@ -13,7 +13,7 @@
 
 namespace beeline::doctor::peer {
 
-inline constexpr std::size_t max_message_bytes = 64 * 1024;
+inline constexpr std::size_t max_message_bytes = std::size_t{64} * 1024;
 inline constexpr std::uint16_t default_port = 18791;
 
 TimePoint monotonic_now();

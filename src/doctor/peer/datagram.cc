@@ -104,12 +104,14 @@ beeline::Result<Descriptor> udp_socket(const IpAddress& address, std::uint16_t p
   const bool v4 = address.is_v4();
   Descriptor socket(::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return fail_errno(errno, "opening a UDP socket");
-  const int on = 1, probe = v4 ? IP_PMTUDISC_PROBE : IPV6_PMTUDISC_PROBE;
+  const int on = 1;
   if (v4) {
+    const int probe = IP_PMTUDISC_PROBE;
     ::setsockopt(socket.get(), IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof probe);
     ::setsockopt(socket.get(), IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
   } else {
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    const int probe = IPV6_PMTUDISC_PROBE;
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe, sizeof probe);
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
   }

@@ -82,7 +82,7 @@ void refuse(Channel channel, const std::string& why) {
 }  // namespace
 
 beeline::Result<void> serve_client(Channel& channel, const Host& host, std::uint16_t udp_port) {
-  if (const auto greeted = greet(channel); !greeted) {
+  if (auto greeted = greet(channel); !greeted) {
     static_cast<void>(channel.send({{"type", "failure"}, {"text", greeted.error().message}}, 100ms));
     return greeted;
   }

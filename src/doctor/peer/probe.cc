@@ -67,6 +67,7 @@ void one_round(std::vector<Probe*>& probes, std::uint64_t secret, std::uint32_t 
   const auto deadline = monotonic_now() + try_timeout;
   while (!probes.empty() && monotonic_now() < deadline) {
     std::vector<pollfd> waiting;
+    waiting.reserve(probes.size());
     for (const auto* probe : probes) waiting.push_back({probe->socket.get(), POLLIN, 0});
     const auto left_ms = (deadline - monotonic_now()).count() / 1'000'000 + 1;
     if (::poll(waiting.data(), waiting.size(), static_cast<int>(std::max<std::int64_t>(left_ms, 0))) <= 0)

@@ -26,7 +26,7 @@ class Group {
   Group(int size, int offender, std::uint64_t odd_call, std::uint64_t seed)
       : size_(size), offender_(offender), odd_call_(odd_call), random_(seed) {
     for (int rank = 0; rank < size; ++rank) members_.emplace_back(Rank{rank}, size);
-    wires_.resize(static_cast<std::size_t>(size * size));
+    wires_.resize(members_.size() * members_.size());
   }
 
   void run() {
@@ -49,7 +49,7 @@ class Group {
   Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
   const Member& member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
   std::vector<Fingerprint>& wire(int from, int to) {
-    return wires_[static_cast<std::size_t>(from * size_ + to)];
+    return wires_[static_cast<std::size_t>(from) * members_.size() + static_cast<std::size_t>(to)];
   }
   Fingerprint call_of(int rank) const {
     const std::uint64_t sequence = member(rank).begun;

@@ -82,7 +82,7 @@ class HandOver {
 
  private:
   static constexpr std::size_t buffer_bytes = handover_header_bytes + datagram_bytes_max;
-  static constexpr std::size_t incoming_max = 2 * slot_count;
+  static constexpr std::size_t incoming_max = std::size_t{2} * slot_count;
 
   HandOver(ClaimedSlot claimed, Descriptor epoll);
   Outcome connect_to(Slot slot, TimePoint now);

@@ -246,6 +246,7 @@ TEST(Sharing, SettlesAfterAnythingThoughSomeAreStopped) {
 TEST(Sharing, AnIndexThatShiftsUnderAStoppedProcessIsLearnedAgain) {
   const IpAddress address = own_address(14);
   std::vector<Stranger> strangers;
+  strangers.reserve(16);
   for (int flow = 0; flow < 16; ++flow) strangers.emplace_back(address);
   PeerProcess first(address), second(address);
   PeerProcess last(address);

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "base/random.h"
@@ -77,8 +78,8 @@ TEST(IndexLearner, LearnsGroupsOfEverySizeFromAnswersInAnyOrder) {
       ASSERT_GT(due.count, 0) << "stuck at size " << size;
       EXPECT_LE(due.first + due.count, static_cast<int>(std::max<std::size_t>(4, 2 * size)))
           << "too many probes";
-      std::vector<int> order;
-      for (int i = 0; i < due.count; ++i) order.push_back(due.first + i);
+      std::vector<int> order(static_cast<std::size_t>(due.count));
+      std::iota(order.begin(), order.end(), due.first);
       for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
       for (const int index : order)
         complete = learner.record(99, static_cast<std::uint8_t>(index), group.holder(index)) || complete;

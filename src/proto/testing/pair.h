@@ -183,7 +183,8 @@ class WirePair final : public OperationPair {
     std::array<TxDesc, 16> descs;
     const std::size_t room = 1 + random_.below(descs.size());
     if (options_.vary_window && random_.chance(0.1))
-      qp(side).set_window(static_cast<std::uint32_t>(random_.below(2 * options_.window_bytes)));
+      qp(side).set_window(
+          static_cast<std::uint32_t>(random_.below(std::uint64_t{2} * options_.window_bytes)));
     const bool wanted = qp(side).wants_transmit(now_);
     const std::size_t count = qp(side).poll_transmit(now_, std::span(descs).first(room));
     EXPECT_TRUE(wanted || count == 0) << "packets that wants_transmit did not announce";

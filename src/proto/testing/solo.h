@@ -142,6 +142,7 @@ class Solo {
 // Short descriptions for comparison: "opcode psn".
 inline std::vector<std::pair<wire::Opcode, std::uint32_t>> outline(const std::vector<TxDesc>& descs) {
   std::vector<std::pair<wire::Opcode, std::uint32_t>> lines;
+  lines.reserve(descs.size());
   for (const TxDesc& desc : descs) lines.emplace_back(desc.headers.bth.opcode, desc.headers.bth.psn.value);
   return lines;
 }
@@ -149,6 +150,7 @@ using Outline = std::vector<std::pair<wire::Opcode, std::uint32_t>>;
 
 inline std::vector<std::pair<std::uint64_t, WcStatus>> statuses(const std::vector<Completion>& completions) {
   std::vector<std::pair<std::uint64_t, WcStatus>> lines;
+  lines.reserve(completions.size());
   for (const Completion& completion : completions) lines.emplace_back(completion.wr_id, completion.status);
   return lines;
 }

@@ -49,7 +49,7 @@ struct End {
 };
 
 struct EndOptions {
-  std::size_t buffer_bytes = 64 * 1024;
+  std::size_t buffer_bytes = std::size_t{64} * 1024;
   QpOptions qp = {};
   int cq_depth = 256;
   int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "verbs/conformance/conformance.h"
 #include "verbs/fake/fake_provider.h"
 
@@ -6,7 +8,7 @@ namespace {
 
 class FakeRig : public Rig {
  public:
-  explicit FakeRig(FakeOptions options) : provider_(make_fake_provider(options)) {}
+  explicit FakeRig(FakeOptions options) : provider_(make_fake_provider(std::move(options))) {}
   Provider& provider() override { return *provider_; }
 
  private:

@@ -32,10 +32,9 @@ std::string chosen(std::vector<FakeDevice> hardware, std::vector<FakeDevice> bee
 
 TEST(Joined, ListsTheFirstProvidersDevicesFirst) {
   const auto joined = join({device("mlx5_0", {routable})}, {device("bee0", {routable}), device("bee1", {})});
-  std::vector<std::string> names;
-  const auto summaries = summarize_devices(*joined).value();
-  for (const DeviceSummary& summary : summaries) names.push_back(summary.name);
-  EXPECT_THAT(names, testing::ElementsAre("mlx5_0", "bee0", "bee1"));
+  const auto named = [](const char* name) { return testing::Field(&DeviceSummary::name, name); };
+  EXPECT_THAT(summarize_devices(*joined).value(),
+              testing::ElementsAre(named("mlx5_0"), named("bee0"), named("bee1")));
 }
 
 TEST(Joined, HardwareIsChosenWhereItCanBeUsedElseTheBee) {

@@ -184,7 +184,7 @@ void bonds(Case& c) {
         c.warn(cite(state),
                fmt::format("{} of bond {} is {}: less bandwidth, no spare link", member, port.netdev,
                            trim(state.value)),
-               "check cable and switch port of " + member + "; ip link set " + member + " up");
+               fmt::format("check cable and switch port of {0}; ip link set {0} up", member));
     }
   }
   if (!any) c.not_applicable("no RoCE interface is a bond");
