@@ -8,7 +8,7 @@
 
 namespace beeline::proto {
 
-struct RcQueuePair::Parts {
+struct QueuePair::Parts {
   explicit Parts(const QpSetup& setup)
       : operations(setup),
         requester(operations, counters, setup.window_bytes),
@@ -34,10 +34,10 @@ bool is_request(const TxDesc& desc) { return wire::info(desc.headers.bth.opcode)
 
 }  // namespace
 
-RcQueuePair::RcQueuePair(const QpSetup& setup) : parts_(std::make_unique<Parts>(setup)) {}
-RcQueuePair::~RcQueuePair() = default;
+QueuePair::QueuePair(const QpSetup& setup) : parts_(std::make_unique<Parts>(setup)) {}
+QueuePair::~QueuePair() = default;
 
-Result<void> RcQueuePair::modify(TimePoint, const QpAttr& attributes, std::uint32_t mask) {
+Result<void> QueuePair::modify(TimePoint, const QpAttr& attributes, std::uint32_t mask) {
   const QpState from = state();
   BEELINE_TRY_VOID(parts_->operations.modify(attributes, mask));
   const QpState to = state();
@@ -50,19 +50,19 @@ Result<void> RcQueuePair::modify(TimePoint, const QpAttr& attributes, std::uint3
   return {};
 }
 
-QpState RcQueuePair::state() const { return parts_->operations.state(); }
-const QpAttr& RcQueuePair::attributes() const { return parts_->operations.attributes(); }
-const QpLimits& RcQueuePair::limits() const { return parts_->operations.limits(); }
-Qpn RcQueuePair::qpn() const { return parts_->operations.qpn(); }
-const QpCounters& RcQueuePair::counters() const { return parts_->counters; }
-void RcQueuePair::set_window(std::uint32_t window_bytes) { parts_->requester.set_window(window_bytes); }
+QpState QueuePair::state() const { return parts_->operations.state(); }
+const QpAttr& QueuePair::attributes() const { return parts_->operations.attributes(); }
+const QpLimits& QueuePair::limits() const { return parts_->operations.limits(); }
+Qpn QueuePair::qpn() const { return parts_->operations.qpn(); }
+const QpCounters& QueuePair::counters() const { return parts_->counters; }
+void QueuePair::set_window(std::uint32_t window_bytes) { parts_->requester.set_window(window_bytes); }
 
-PostResult RcQueuePair::post_send(TimePoint, const SendWr& request) {
+PostResult QueuePair::post_send(TimePoint, const SendWr& request) {
   return parts_->operations.post_send(request);
 }
-PostResult RcQueuePair::post_recv(const RecvWr& request) { return parts_->operations.post_recv(request); }
+PostResult QueuePair::post_recv(const RecvWr& request) { return parts_->operations.post_recv(request); }
 
-void RcQueuePair::handle_packet(TimePoint now, const wire::PacketView& packet) {
+void QueuePair::handle_packet(TimePoint now, const wire::PacketView& packet, const Arrival&) {
   ++parts_->counters.packets_received;
   if (packet.info->service != wire::Service::rc || !in_our_partition(packet.headers.bth.pkey)) {
     ++parts_->counters.dropped_packets;
@@ -73,16 +73,16 @@ void RcQueuePair::handle_packet(TimePoint now, const wire::PacketView& packet) {
   }
 }
 
-void RcQueuePair::handle_timeout(TimePoint now) { parts_->requester.handle_timeout(now); }
-TimePoint RcQueuePair::next_timeout() const { return parts_->requester.next_timeout(); }
+void QueuePair::handle_timeout(TimePoint now) { parts_->requester.handle_timeout(now); }
+TimePoint QueuePair::next_timeout() const { return parts_->requester.next_timeout(); }
 
-bool RcQueuePair::wants_transmit(TimePoint now) const {
+bool QueuePair::wants_transmit(TimePoint now) const {
   return parts_->responder.wants_transmit() || parts_->requester.wants_transmit(now);
 }
 
 // Answers and requests share a batch half and half when both have something to send; what one
 // leaves, the other may take.
-std::size_t RcQueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
+std::size_t QueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
   Requester& requester = parts_->requester;
   Responder& responder = parts_->responder;
   responder.begin_batch();
@@ -97,7 +97,7 @@ std::size_t RcQueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
   return count;
 }
 
-void RcQueuePair::transmit_fault(TimePoint, const TxDesc& desc) {
+void QueuePair::transmit_fault(TimePoint, const TxDesc& desc) {
   if (is_request(desc)) {
     parts_->requester.transmit_fault(desc);
   } else {
@@ -105,7 +105,7 @@ void RcQueuePair::transmit_fault(TimePoint, const TxDesc& desc) {
   }
 }
 
-void RcQueuePair::transmit_refused(TimePoint, std::span<const TxDesc> unsent) {
+void QueuePair::transmit_refused(TimePoint, std::span<const TxDesc> unsent) {
   for (std::size_t i = unsent.size(); i-- != 0;) {
     if (is_request(unsent[i])) {
       parts_->requester.take_back(unsent[i]);
@@ -115,9 +115,10 @@ void RcQueuePair::transmit_refused(TimePoint, std::span<const TxDesc> unsent) {
   }
 }
 
-std::size_t RcQueuePair::poll_completions(std::span<Completion> out) {
+std::size_t QueuePair::poll_completions(std::span<Completion> out) {
   return parts_->operations.completions().poll(out);
 }
-bool RcQueuePair::has_completions() const { return !parts_->operations.completions().empty(); }
+bool QueuePair::has_completions() const { return !parts_->operations.completions().empty(); }
+QpEvent QueuePair::take_events() { return QpEvent::none; }
 
 }  // namespace beeline::proto

@@ -413,7 +413,7 @@ class Harness {
   TimePoint now_;
   WorkLog sends_, receives_;
   std::optional<WatchedRead> watched_read_;
-  proto::RcQueuePair qp_{setup()};
+  proto::QueuePair qp_{setup()};
 };
 
 }  // namespace

@@ -207,7 +207,7 @@ class Player {
   const std::vector<Message> our_messages_, peer_messages_;
   VectorMemory memory_;
   TimePoint now_;
-  proto::RcQueuePair qp_;
+  proto::QueuePair qp_;
   Playback result_;
 };
 

@@ -56,8 +56,8 @@ struct Range {
 }  // namespace
 
 std::string_view name(QpState state) {
-  constexpr std::array<std::string_view, qp_state_count> names = {"RESET", "INIT", "RTR",
-                                                                  "RTS",   "SQE",  "ERR"};
+  constexpr std::array<std::string_view, qp_state_count> names = {"RESET", "INIT", "RTR", "RTS",
+                                                                  "SQD",   "SQE",  "ERR"};
   return names[static_cast<std::size_t>(state)];
 }
 

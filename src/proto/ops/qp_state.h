@@ -14,9 +14,9 @@
 
 namespace beeline::proto {
 
-inline constexpr std::size_t qp_state_count = 6;
+inline constexpr std::size_t qp_state_count = 7;
 inline constexpr std::array<QpState, qp_state_count> all_qp_states = {
-    QpState::reset, QpState::init, QpState::rtr, QpState::rts, QpState::sqe, QpState::err};
+    QpState::reset, QpState::init, QpState::rtr, QpState::rts, QpState::sqd, QpState::sqe, QpState::err};
 
 struct Transition {
   bool valid = false;
@@ -39,13 +39,16 @@ inline constexpr Transition yes{true, 0, 0};
 // Row: from; column: to, both in the order of QpState. SQE is a state of UC and UD: an RC
 // queue pair never enters it, and leaves it only for RESET or ERR.
 inline constexpr std::array<std::array<Transition, qp_state_count>, qp_state_count> transitions = {{
-    //          reset init                  rtr                                                    rts sqe err
-    /*reset*/ {{yes, {true, to_init, 0}, no, no, no, no}},
-    /*init*/ {{yes, {true, 0, to_init}, {true, to_rtr, attr::access_flags | attr::pkey_index}, no, no, yes}},
-    /*rtr*/ {{yes, no, no, {true, to_rts, while_connected}, no, yes}},
-    /*rts*/ {{yes, no, no, {true, 0, while_connected}, no, yes}},
-    /*sqe*/ {{yes, no, no, no, no, yes}},
-    /*err*/ {{yes, no, no, no, no, yes}},
+    //          reset init                  rtr                                                    rts sqd sqe
+    //          err
+    /*reset*/ {{yes, {true, to_init, 0}, no, no, no, no, no}},
+    /*init*/
+    {{yes, {true, 0, to_init}, {true, to_rtr, attr::access_flags | attr::pkey_index}, no, no, no, yes}},
+    /*rtr*/ {{yes, no, no, {true, to_rts, while_connected}, no, no, yes}},
+    /*rts*/ {{yes, no, no, {true, 0, while_connected}, no, no, yes}},
+    /*sqd*/ {{yes, no, no, no, no, no, yes}},
+    /*sqe*/ {{yes, no, no, no, no, no, yes}},
+    /*err*/ {{yes, no, no, no, no, no, yes}},
 }};
 
 }  // namespace detail

@@ -73,7 +73,7 @@ TEST(QpState, AQueuePairFollowsTheTable) {
     if (from == sqe) continue;
     for (const QpState to : all_qp_states) {
       TestMemory memory;
-      RcQueuePair qp({qpn_of(0), test_domain, options.limits, &memory, 1000});
+      QueuePair qp({qpn_of(0), test_domain, options.limits, &memory, 1000});
       QpAttr attributes = attributes_of(options, 0);
       connect(attributes, from == err ? rts : from,
               [&](const QpAttr& a, std::uint32_t mask) { return qp.modify({}, a, mask); });
@@ -95,7 +95,7 @@ TEST(QpState, AQueuePairFollowsTheTable) {
 TEST(QpState, WithoutTheStateBitTheStateStays) {
   TestMemory memory;
   const PairOptions options;
-  RcQueuePair qp({qpn_of(0), test_domain, options.limits, &memory, 1000});
+  QueuePair qp({qpn_of(0), test_domain, options.limits, &memory, 1000});
   QpAttr attributes = attributes_of(options, 0);
   connect(attributes, rts, [&](const QpAttr& a, std::uint32_t mask) { return qp.modify({}, a, mask); });
   attributes.min_rnr_timer = 3;
@@ -109,7 +109,7 @@ TEST(QpState, WithoutTheStateBitTheStateStays) {
 TEST(QpState, AWrongCurrentStateIsRefused) {
   TestMemory memory;
   const PairOptions options;
-  RcQueuePair qp({qpn_of(0), test_domain, options.limits, &memory, 1000});
+  QueuePair qp({qpn_of(0), test_domain, options.limits, &memory, 1000});
   QpAttr attributes = attributes_of(options, 0);
   connect(attributes, rts, [&](const QpAttr& a, std::uint32_t mask) { return qp.modify({}, a, mask); });
   attributes.current_state = rtr;

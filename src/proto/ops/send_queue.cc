@@ -15,6 +15,7 @@ Completion completion_of(const SendRequest& request, WcStatus status, Qpn qpn) {
   switch (request.opcode) {
     case WrOpcode::send:
     case WrOpcode::send_imm:
+    case WrOpcode::send_inv:
       completion.opcode = WcOpcode::send;
       break;
     case WrOpcode::write:
@@ -24,6 +25,20 @@ Completion completion_of(const SendRequest& request, WcStatus status, Qpn qpn) {
     case WrOpcode::read:
       completion.opcode = WcOpcode::read;
       completion.byte_length = request.length;
+      break;
+    case WrOpcode::compare_swap:
+      completion.opcode = WcOpcode::compare_swap;
+      completion.byte_length = request.length;
+      break;
+    case WrOpcode::fetch_add:
+      completion.opcode = WcOpcode::fetch_add;
+      completion.byte_length = request.length;
+      break;
+    case WrOpcode::bind_mw:
+      completion.opcode = WcOpcode::bind_mw;
+      break;
+    case WrOpcode::local_inv:
+      completion.opcode = WcOpcode::local_inv;
       break;
   }
   return completion;
@@ -36,6 +51,7 @@ SendQueue::SendQueue(const QpLimits& limits)
       inline_store_(ring_.slots() * limits.inline_bytes) {}
 
 PostResult SendQueue::admit(const SendWr& wr, std::uint64_t length, std::size_t unpolled) const {
+  if (wr.opcode > WrOpcode::read) return PostResult::invalid;
   if (wr.sges.size() > limits_.send_sges) return PostResult::too_many_sges;
   if (length > max_message_bytes) return PostResult::too_long;
   // A READ brings bytes in: there is nothing it could carry inline.

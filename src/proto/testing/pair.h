@@ -1,7 +1,7 @@
 // Two queue pairs that talk to each other in virtual time.
 //
 // OperationPair is what a test of operations sees, whichever lane carries them: WirePair joins
-// RcQueuePairs by a lossy wire, DirectPair joins bare operations by the in-process lane.
+// QueuePairs by a lossy wire, DirectPair joins bare operations by the in-process lane.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -134,15 +134,15 @@ class WirePair final : public OperationPair {
       : options_(options), random_(options.seed), wire_(random_, options.faults) {
     for (int side = 0; side < 2; ++side) {
       const QpSetup setup{qpn_of(side), test_domain, options.limits, &memory(side), options.window_bytes};
-      qps_[static_cast<std::size_t>(side)] = std::make_unique<RcQueuePair>(setup);
+      qps_[static_cast<std::size_t>(side)] = std::make_unique<QueuePair>(setup);
       connect(attributes_of(options, side), upto, [&](const QpAttr& attributes, std::uint32_t mask) {
         return qp(side).modify(now_, attributes, mask);
       });
     }
   }
 
-  RcQueuePair& qp(int side) { return *qps_[static_cast<std::size_t>(side)]; }
-  const RcQueuePair& qp(int side) const { return *qps_[static_cast<std::size_t>(side)]; }
+  QueuePair& qp(int side) { return *qps_[static_cast<std::size_t>(side)]; }
+  const QueuePair& qp(int side) const { return *qps_[static_cast<std::size_t>(side)]; }
   LossyWire& wire() { return wire_; }
 
   PostResult post_send(int side, const SendWr& wr) override { return qp(side).post_send(now_, wr); }
@@ -206,7 +206,7 @@ class WirePair final : public OperationPair {
   PairOptions options_;
   Prng random_;
   LossyWire wire_;
-  std::array<std::unique_ptr<RcQueuePair>, 2> qps_;
+  std::array<std::unique_ptr<QueuePair>, 2> qps_;
 };
 
 class DirectPair final : public OperationPair {

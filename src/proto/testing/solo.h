@@ -133,7 +133,7 @@ class Solo {
 
   TestMemory memory;
   TimePoint now{1'000'000};
-  RcQueuePair qp;
+  QueuePair qp;
 
  private:
   std::array<std::byte, 8192> pattern_{};
