@@ -14,6 +14,11 @@ struct QueuePair::Parts {
         requester(operations, counters, setup.window_bytes),
         responder(operations, counters) {}
 
+  // In SQD the owner may have asked to hear when nothing that has begun is left.
+  void note_if_idle() {
+    if (operations.state() == QpState::sqd && requester.idle()) operations.note_idle();
+  }
+
   QpCounters counters;
   Operations operations;
   Requester requester;
@@ -37,7 +42,7 @@ bool is_request(const TxDesc& desc) { return wire::info(desc.headers.bth.opcode)
 QueuePair::QueuePair(const QpSetup& setup) : parts_(std::make_unique<Parts>(setup)) {}
 QueuePair::~QueuePair() = default;
 
-Result<void> QueuePair::modify(TimePoint, const QpAttr& attributes, std::uint32_t mask) {
+Result<void> QueuePair::modify(TimePoint now, const QpAttr& attributes, std::uint32_t mask) {
   const QpState from = state();
   BEELINE_TRY_VOID(parts_->operations.modify(attributes, mask));
   const QpState to = state();
@@ -47,6 +52,9 @@ Result<void> QueuePair::modify(TimePoint, const QpAttr& attributes, std::uint32_
   }
   if (from == QpState::init && to == QpState::rtr) parts_->responder.start();
   if (from == QpState::rtr && to == QpState::rts) parts_->requester.start();
+  if (from == QpState::sqd && (mask & (attr::timeout | attr::retry_count)) != 0)
+    parts_->requester.reconfigure_timer(now);
+  parts_->note_if_idle();
   return {};
 }
 
@@ -64,14 +72,14 @@ PostResult QueuePair::post_recv(const RecvWr& request) { return parts_->operatio
 
 void QueuePair::handle_packet(TimePoint now, const wire::PacketView& packet, const Arrival&) {
   ++parts_->counters.packets_received;
-  const wire::Kind kind = packet.info->kind;
-  const bool atomic = kind == wire::Kind::atomic_request || kind == wire::Kind::atomic_acknowledge;
-  if (packet.info->service != wire::Service::rc || atomic || !in_our_partition(packet.headers.bth.pkey)) {
+  if (packet.info->service != wire::Service::rc || !in_our_partition(packet.headers.bth.pkey)) {
     ++parts_->counters.dropped_packets;
   } else if (packet.info->is_request()) {
+    parts_->operations.note_request();
     parts_->responder.handle_request(packet);
   } else {
     parts_->requester.handle_response(now, packet);
+    parts_->note_if_idle();
   }
 }
 
@@ -121,6 +129,6 @@ std::size_t QueuePair::poll_completions(std::span<Completion> out) {
   return parts_->operations.completions().poll(out);
 }
 bool QueuePair::has_completions() const { return !parts_->operations.completions().empty(); }
-QpEvent QueuePair::take_events() { return QpEvent::none; }
+QpEvent QueuePair::take_events() { return parts_->operations.take_events(); }
 
 }  // namespace beeline::proto
