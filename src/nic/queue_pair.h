@@ -38,7 +38,7 @@ class QueuePair {
   // Guards these three. Locks are taken in the order engine, queue pair, completion queue;
   // a thread that posts takes this one alone.
   std::mutex mutex;
-  proto::RcQueuePair protocol;
+  proto::QueuePair protocol;
   Route route;
   AddressVector address;
 

@@ -8,11 +8,16 @@
 
 namespace beeline::proto {
 
-struct RcQueuePair::Parts {
+struct QueuePair::Parts {
   explicit Parts(const QpSetup& setup)
       : operations(setup),
         requester(operations, counters, setup.window_bytes),
         responder(operations, counters) {}
+
+  // In SQD the owner may have asked to hear when nothing that has begun is left.
+  void note_if_idle() {
+    if (operations.state() == QpState::sqd && requester.idle()) operations.note_idle();
+  }
 
   QpCounters counters;
   Operations operations;
@@ -34,10 +39,10 @@ bool is_request(const TxDesc& desc) { return wire::info(desc.headers.bth.opcode)
 
 }  // namespace
 
-RcQueuePair::RcQueuePair(const QpSetup& setup) : parts_(std::make_unique<Parts>(setup)) {}
-RcQueuePair::~RcQueuePair() = default;
+QueuePair::QueuePair(const QpSetup& setup) : parts_(std::make_unique<Parts>(setup)) {}
+QueuePair::~QueuePair() = default;
 
-Result<void> RcQueuePair::modify(TimePoint, const QpAttr& attributes, std::uint32_t mask) {
+Result<void> QueuePair::modify(TimePoint now, const QpAttr& attributes, std::uint32_t mask) {
   const QpState from = state();
   BEELINE_TRY_VOID(parts_->operations.modify(attributes, mask));
   const QpState to = state();
@@ -47,42 +52,47 @@ Result<void> RcQueuePair::modify(TimePoint, const QpAttr& attributes, std::uint3
   }
   if (from == QpState::init && to == QpState::rtr) parts_->responder.start();
   if (from == QpState::rtr && to == QpState::rts) parts_->requester.start();
+  if (from == QpState::sqd && (mask & (attr::timeout | attr::retry_count)) != 0)
+    parts_->requester.reconfigure_timer(now);
+  parts_->note_if_idle();
   return {};
 }
 
-QpState RcQueuePair::state() const { return parts_->operations.state(); }
-const QpAttr& RcQueuePair::attributes() const { return parts_->operations.attributes(); }
-const QpLimits& RcQueuePair::limits() const { return parts_->operations.limits(); }
-Qpn RcQueuePair::qpn() const { return parts_->operations.qpn(); }
-const QpCounters& RcQueuePair::counters() const { return parts_->counters; }
-void RcQueuePair::set_window(std::uint32_t window_bytes) { parts_->requester.set_window(window_bytes); }
+QpState QueuePair::state() const { return parts_->operations.state(); }
+const QpAttr& QueuePair::attributes() const { return parts_->operations.attributes(); }
+const QpLimits& QueuePair::limits() const { return parts_->operations.limits(); }
+Qpn QueuePair::qpn() const { return parts_->operations.qpn(); }
+const QpCounters& QueuePair::counters() const { return parts_->counters; }
+void QueuePair::set_window(std::uint32_t window_bytes) { parts_->requester.set_window(window_bytes); }
 
-PostResult RcQueuePair::post_send(TimePoint, const SendWr& request) {
+PostResult QueuePair::post_send(TimePoint, const SendWr& request) {
   return parts_->operations.post_send(request);
 }
-PostResult RcQueuePair::post_recv(const RecvWr& request) { return parts_->operations.post_recv(request); }
+PostResult QueuePair::post_recv(const RecvWr& request) { return parts_->operations.post_recv(request); }
 
-void RcQueuePair::handle_packet(TimePoint now, const wire::PacketView& packet) {
+void QueuePair::handle_packet(TimePoint now, const wire::PacketView& packet, const Arrival&) {
   ++parts_->counters.packets_received;
   if (packet.info->service != wire::Service::rc || !in_our_partition(packet.headers.bth.pkey)) {
     ++parts_->counters.dropped_packets;
   } else if (packet.info->is_request()) {
+    parts_->operations.note_request();
     parts_->responder.handle_request(packet);
   } else {
     parts_->requester.handle_response(now, packet);
+    parts_->note_if_idle();
   }
 }
 
-void RcQueuePair::handle_timeout(TimePoint now) { parts_->requester.handle_timeout(now); }
-TimePoint RcQueuePair::next_timeout() const { return parts_->requester.next_timeout(); }
+void QueuePair::handle_timeout(TimePoint now) { parts_->requester.handle_timeout(now); }
+TimePoint QueuePair::next_timeout() const { return parts_->requester.next_timeout(); }
 
-bool RcQueuePair::wants_transmit(TimePoint now) const {
+bool QueuePair::wants_transmit(TimePoint now) const {
   return parts_->responder.wants_transmit() || parts_->requester.wants_transmit(now);
 }
 
 // Answers and requests share a batch half and half when both have something to send; what one
 // leaves, the other may take.
-std::size_t RcQueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
+std::size_t QueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
   Requester& requester = parts_->requester;
   Responder& responder = parts_->responder;
   responder.begin_batch();
@@ -97,7 +107,7 @@ std::size_t RcQueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
   return count;
 }
 
-void RcQueuePair::transmit_fault(TimePoint, const TxDesc& desc) {
+void QueuePair::transmit_fault(TimePoint, const TxDesc& desc) {
   if (is_request(desc)) {
     parts_->requester.transmit_fault(desc);
   } else {
@@ -105,7 +115,7 @@ void RcQueuePair::transmit_fault(TimePoint, const TxDesc& desc) {
   }
 }
 
-void RcQueuePair::transmit_refused(TimePoint, std::span<const TxDesc> unsent) {
+void QueuePair::transmit_refused(TimePoint, std::span<const TxDesc> unsent) {
   for (std::size_t i = unsent.size(); i-- != 0;) {
     if (is_request(unsent[i])) {
       parts_->requester.take_back(unsent[i]);
@@ -115,9 +125,10 @@ void RcQueuePair::transmit_refused(TimePoint, std::span<const TxDesc> unsent) {
   }
 }
 
-std::size_t RcQueuePair::poll_completions(std::span<Completion> out) {
+std::size_t QueuePair::poll_completions(std::span<Completion> out) {
   return parts_->operations.completions().poll(out);
 }
-bool RcQueuePair::has_completions() const { return !parts_->operations.completions().empty(); }
+bool QueuePair::has_completions() const { return !parts_->operations.completions().empty(); }
+QpEvent QueuePair::take_events() { return parts_->operations.take_events(); }
 
 }  // namespace beeline::proto

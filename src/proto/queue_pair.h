@@ -1,4 +1,4 @@
-// A reliable-connected queue pair without I/O.
+// A queue pair without I/O: reliable connection, unreliable connection or datagrams.
 //
 //   post_send, post_recv      work requests go in
 //   handle_packet             packets go in
@@ -35,6 +35,7 @@ struct QpLimits {
 namespace attr {
 inline constexpr std::uint32_t state = 1u << 0;
 inline constexpr std::uint32_t current_state = 1u << 1;
+inline constexpr std::uint32_t notify_drained = 1u << 2;  // IBV_QP_EN_SQD_ASYNC_NOTIFY
 inline constexpr std::uint32_t access_flags = 1u << 3;
 inline constexpr std::uint32_t pkey_index = 1u << 4;
 inline constexpr std::uint32_t port = 1u << 5;
@@ -67,7 +68,9 @@ struct QpAttr {
   std::uint8_t min_rnr_timer = 12;      // index of the RNR timer table
   std::uint8_t timeout = 14;            // 4.096 us * 2^timeout; 0: for ever
   std::uint8_t retry_count = 7;
-  std::uint8_t rnr_retry = 7;  // 7: for ever
+  std::uint8_t rnr_retry = 7;   // 7: for ever
+  std::uint32_t qkey = 0;       // datagrams
+  bool notify_drained = false;  // RTS to SQD: report send_queue_drained
 };
 
 struct QpCounters {
@@ -78,6 +81,8 @@ struct QpCounters {
   std::uint64_t dropped_packets = 0;  // wrong state, opcode out of place, stale
 };
 
+class SharedReceiveQueue;
+
 struct QpSetup {
   Qpn qpn;
   PdId domain;
@@ -85,14 +90,16 @@ struct QpSetup {
   Memory* memory = nullptr;  // outlives the queue pair
   // Unacknowledged payload bytes this queue pair may have on the wire.
   std::uint32_t window_bytes = 64 * 1024;
+  QpType type = QpType::rc;
+  SharedReceiveQueue* shared_receives = nullptr;  // instead of a receive queue of its own; outlives it
 };
 
-class RcQueuePair {
+class QueuePair {
  public:
-  explicit RcQueuePair(const QpSetup& setup);
-  ~RcQueuePair();
-  RcQueuePair(const RcQueuePair&) = delete;
-  RcQueuePair& operator=(const RcQueuePair&) = delete;
+  explicit QueuePair(const QpSetup& setup);
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
 
   // Checked against the transition table (ops/qp_state.h): the error names the states,
   // and the attributes that are missing or out of place.
@@ -109,8 +116,8 @@ class RcQueuePair {
   PostResult post_recv(const RecvWr& request);
 
   // `packet` passed the ICRC and names this queue pair; its source was compared with
-  // the address vector by the card.
-  void handle_packet(TimePoint now, const wire::PacketView& packet);
+  // the address vector by the card, but for datagrams.
+  void handle_packet(TimePoint now, const wire::PacketView& packet, const Arrival& arrival = {});
   void handle_timeout(TimePoint now);
   TimePoint next_timeout() const;
 
@@ -126,6 +133,8 @@ class RcQueuePair {
 
   std::size_t poll_completions(std::span<Completion> out);
   bool has_completions() const;
+  // What happened since the last call, beside completions.
+  QpEvent take_events();
   // True when poll_transmit would give something at `now`.
   bool wants_transmit(TimePoint now) const;
 

@@ -24,45 +24,51 @@ Operations::Operations(const QpSetup& setup)
     : memory_(checked(setup.memory)),
       domain_(setup.domain),
       qpn_(setup.qpn),
+      type_(setup.type),
       limits_(checked(setup.limits)),
-      sends_(limits_),
-      receives_(limits_),
-      completions_(std::size_t{limits_.send_depth} + limits_.receive_depth),
-      executor_(memory_, domain_, qpn_, receives_, completions_) {}
+      sends_(type_, limits_),
+      completions_(limits_.send_depth + ReceiveSource::completion_room(setup)),
+      receives_(setup, completions_),
+      executor_(memory_, domain_, qpn_, receives_) {}
 
 Result<void> Operations::modify(const QpAttr& attributes, std::uint32_t mask) {
   const QpState from = state();
   const QpState to = (mask & attr::state) != 0 ? attributes.state : from;
-  BEELINE_TRY_VOID(check_transition(from, to, mask));
+  BEELINE_TRY_VOID(check_transition(type_, from, to, mask));
   if ((mask & attr::current_state) != 0 && attributes.current_state != from)
     return fail(Errc::invalid_argument, "queue pair is in {}, not in {} as the current state attribute says",
                 name(from), name(attributes.current_state));
   BEELINE_TRY_VOID(check_values(attributes, mask));
   merge_attributes(attributes_, attributes, mask);
+  if (from == QpState::rts && to == QpState::sqd && (mask & attr::notify_drained) == 0)
+    attributes_.notify_drained = false;
+  if (to == QpState::err) {
+    enter_error();
+    return {};
+  }
   attributes_.state = attributes_.current_state = to;
   if (to == QpState::reset) clear();
-  if (to == QpState::err) flush();
   return {};
 }
 
 PostResult Operations::post_send(const SendWr& wr) {
-  if (state() != QpState::rts && state() != QpState::err) return PostResult::bad_state;
+  if (state() < QpState::rts) return PostResult::bad_state;
   const PostResult result = sends_.post(wr, completions_.sends());
-  if (result == PostResult::ok && state() == QpState::err) flush();
+  if (result == PostResult::ok && !can_send()) flush_sends();
   return result;
 }
 
 PostResult Operations::post_recv(const RecvWr& wr) {
   if (state() == QpState::reset) return PostResult::bad_state;
-  const PostResult result = receives_.post(wr, completions_.receives());
-  if (result == PostResult::ok && state() == QpState::err) flush();
+  const PostResult result = receives_.post(wr);
+  if (result == PostResult::ok && state() == QpState::err) receives_.flush();
   return result;
 }
 
 WcStatus Operations::check_send(const SendRequest& request) {
-  const bool is_read = request.opcode == WrOpcode::read;
-  if (is_read && attributes_.max_rd_atomic == 0) return WcStatus::local_qp_operation_error;
-  const Access need = is_read ? Access::local_write : Access::none;
+  const bool brings_data = answered_by_data(request.opcode);
+  if (brings_data && attributes_.max_rd_atomic == 0) return WcStatus::local_qp_operation_error;
+  const Access need = brings_data ? Access::local_write : Access::none;
   const MemoryStatus status = check_all(memory_, domain_, request.sges, need);
   return status == MemoryStatus::ok ? WcStatus::success : WcStatus::local_protection_error;
 }
@@ -76,26 +82,64 @@ void Operations::complete_send() {
 void Operations::fail_send(WcStatus status) {
   completions_.push(completion_of(sends_.front(), status, qpn_));
   sends_.pop();
-  enter_error();
+  if (type_ == QpType::rc) return enter_error();
+  attributes_.state = attributes_.current_state = QpState::sqe;
+  flush_sends();
+}
+
+void Operations::run_local() {
+  const SendRequest& request = sends_.front();
+  if (request.opcode == WrOpcode::bind_mw) {
+    const WindowBind& bind = sends_.operands(sends_.head()).bind;
+    if (memory_.bind(domain_, qpn_, bind) != MemoryStatus::ok) return fail_send(WcStatus::window_bind_error);
+  } else if (memory_.invalidate(domain_, qpn_, request.invalidate) != MemoryStatus::ok) {
+    return fail_send(WcStatus::local_qp_operation_error);
+  }
+  complete_send();
 }
 
 void Operations::enter_error() {
+  if (state() != QpState::err && receives_.is_shared()) note(QpEvent::last_request_reached);
   attributes_.state = attributes_.current_state = QpState::err;
   flush();
 }
 
-void Operations::flush() {
+// Which event a refusal is: IBTA vol. 1, 11.6.3.
+void Operations::refuse(const Verdict& nak) {
+  if (!nak.reported) {
+    switch (nak.code) {
+      case wire::NakCode::invalid_request:
+        note(QpEvent::invalid_request);
+        break;
+      case wire::NakCode::remote_access:
+        note(QpEvent::access_violation);
+        break;
+      default:
+        note(QpEvent::fatal);
+    }
+  }
+  enter_error();
+}
+
+void Operations::note_established() {
+  if (!established_) note(QpEvent::communication_established);
+  established_ = true;
+}
+
+void Operations::note_idle() {
+  if (state() != QpState::sqd || !attributes_.notify_drained) return;
+  attributes_.notify_drained = false;
+  note(QpEvent::send_queue_drained);
+}
+
+void Operations::flush_sends() {
   for (; !sends_.empty(); sends_.pop())
     completions_.push(completion_of(sends_.front(), WcStatus::flushed, qpn_));
-  for (; !receives_.empty(); receives_.pop()) {
-    Completion completion;
-    completion.wr_id = receives_.front().wr_id;
-    completion.status = WcStatus::flushed;
-    completion.opcode = WcOpcode::receive;
-    completion.is_receive = true;
-    completion.qpn = qpn_;
-    completions_.push(completion);
-  }
+}
+
+void Operations::flush() {
+  flush_sends();
+  receives_.flush();
   executor_.reset();
 }
 
@@ -104,6 +148,8 @@ void Operations::clear() {
   receives_.clear();
   completions_.clear();
   executor_.reset();
+  events_ = QpEvent::none;
+  established_ = false;
   attributes_ = {};
 }
 

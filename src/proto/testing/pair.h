@@ -1,7 +1,7 @@
 // Two queue pairs that talk to each other in virtual time.
 //
 // OperationPair is what a test of operations sees, whichever lane carries them: WirePair joins
-// RcQueuePairs by a lossy wire, DirectPair joins bare operations by the in-process lane.
+// QueuePairs by a lossy wire, DirectPair joins bare operations by the in-process lane.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,10 +35,11 @@ struct PairOptions {
   QpLimits limits{
       .send_depth = 16, .receive_depth = 16, .send_sges = 4, .receive_sges = 4, .inline_bytes = 64};
   std::uint32_t window_bytes = 64 * 1024;
-  QpAttr attributes{.path_mtu_bytes = 1024,
-                    .access = Access::local_write | Access::remote_write | Access::remote_read,
-                    .max_rd_atomic = 4,
-                    .max_dest_rd_atomic = 4};
+  QpAttr attributes{
+      .path_mtu_bytes = 1024,
+      .access = Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic,
+      .max_rd_atomic = 4,
+      .max_dest_rd_atomic = 4};
   std::array<Psn, 2> first_psn{Psn{0xFFFFF0}, Psn{100}};  // of what each side sends
   Faults faults;
   bool vary_window = false;   // the card changes the window while running
@@ -76,6 +77,8 @@ class OperationPair {
   virtual PostResult post_recv(int side, const RecvWr& wr) = 0;
   virtual std::size_t poll(int side, std::span<Completion> out) = 0;
   virtual QpState state(int side) const = 0;
+  virtual Result<void> modify(int side, const QpAttr& attributes, std::uint32_t mask) = 0;
+  virtual QpEvent take_events(int side) = 0;
   // Does what can be done now; else jumps to the next event. False: nothing will ever happen.
   virtual bool step() = 0;
 
@@ -134,21 +137,25 @@ class WirePair final : public OperationPair {
       : options_(options), random_(options.seed), wire_(random_, options.faults) {
     for (int side = 0; side < 2; ++side) {
       const QpSetup setup{qpn_of(side), test_domain, options.limits, &memory(side), options.window_bytes};
-      qps_[static_cast<std::size_t>(side)] = std::make_unique<RcQueuePair>(setup);
+      qps_[static_cast<std::size_t>(side)] = std::make_unique<QueuePair>(setup);
       connect(attributes_of(options, side), upto, [&](const QpAttr& attributes, std::uint32_t mask) {
         return qp(side).modify(now_, attributes, mask);
       });
     }
   }
 
-  RcQueuePair& qp(int side) { return *qps_[static_cast<std::size_t>(side)]; }
-  const RcQueuePair& qp(int side) const { return *qps_[static_cast<std::size_t>(side)]; }
+  QueuePair& qp(int side) { return *qps_[static_cast<std::size_t>(side)]; }
+  const QueuePair& qp(int side) const { return *qps_[static_cast<std::size_t>(side)]; }
   LossyWire& wire() { return wire_; }
 
   PostResult post_send(int side, const SendWr& wr) override { return qp(side).post_send(now_, wr); }
   PostResult post_recv(int side, const RecvWr& wr) override { return qp(side).post_recv(wr); }
   std::size_t poll(int side, std::span<Completion> out) override { return qp(side).poll_completions(out); }
   QpState state(int side) const override { return qp(side).state(); }
+  Result<void> modify(int side, const QpAttr& attributes, std::uint32_t mask) override {
+    return qp(side).modify(now_, attributes, mask);
+  }
+  QpEvent take_events(int side) override { return qp(side).take_events(); }
 
   bool step() override {
     bool any = deliver();
@@ -207,7 +214,7 @@ class WirePair final : public OperationPair {
   PairOptions options_;
   Prng random_;
   LossyWire wire_;
-  std::array<std::unique_ptr<RcQueuePair>, 2> qps_;
+  std::array<std::unique_ptr<QueuePair>, 2> qps_;
 };
 
 class DirectPair final : public OperationPair {
@@ -228,6 +235,10 @@ class DirectPair final : public OperationPair {
   PostResult post_recv(int side, const RecvWr& wr) override { return of(side).post_recv(wr); }
   std::size_t poll(int side, std::span<Completion> out) override { return of(side).completions().poll(out); }
   QpState state(int side) const override { return operations_[static_cast<std::size_t>(side)]->state(); }
+  Result<void> modify(int side, const QpAttr& attributes, std::uint32_t mask) override {
+    return of(side).modify(attributes, mask);
+  }
+  QpEvent take_events(int side) override { return of(side).take_events(); }
   bool step() override {
     if (lane_->run(now_)) return true;
     const TimePoint next = lane_->next_timeout();

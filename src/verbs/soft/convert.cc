@@ -48,6 +48,7 @@ int to_errno(proto::PostResult result) {
     case proto::PostResult::too_long:
     case proto::PostResult::inline_too_long:
     case proto::PostResult::bad_state:
+    case proto::PostResult::invalid:
       break;
   }
   return EINVAL;
@@ -220,6 +221,14 @@ ibv_wc_opcode from_opcode(proto::WcOpcode opcode) {
       return IBV_WC_RECV;
     case proto::WcOpcode::receive_write_imm:
       return IBV_WC_RECV_RDMA_WITH_IMM;
+    case proto::WcOpcode::compare_swap:
+      return IBV_WC_COMP_SWAP;
+    case proto::WcOpcode::fetch_add:
+      return IBV_WC_FETCH_ADD;
+    case proto::WcOpcode::bind_mw:
+      return IBV_WC_BIND_MW;
+    case proto::WcOpcode::local_inv:
+      return IBV_WC_LOCAL_INV;
   }
   return IBV_WC_SEND;
 }
