@@ -106,7 +106,37 @@ Result<void> CardImpl::deregister_region(Key lkey) {
   return {};
 }
 
-Result<CompletionQueue*> CardImpl::create_cq(std::uint32_t depth, Notifier notifier, void* cookie) {
+Result<RegionKeys> CardImpl::reregister_region(Key, const RegionChange&) {
+  return fail(Errc::unsupported, "regions are not changed");
+}
+Result<Key> CardImpl::allocate_window(PdId, WindowType) {
+  return fail(Errc::unsupported, "there are no memory windows");
+}
+Result<void> CardImpl::deallocate_window(Key) {
+  return fail(Errc::unsupported, "there are no memory windows");
+}
+Result<void> CardImpl::resize_cq(CompletionQueue*, std::uint32_t) {
+  return fail(Errc::unsupported, "completion queues are not resized");
+}
+Result<SharedQueue*> CardImpl::create_srq(PdId, std::uint32_t, std::uint32_t, EventSink, void*) {
+  return fail(Errc::unsupported, "there are no shared receive queues");
+}
+Result<void> CardImpl::destroy_srq(SharedQueue*) {
+  return fail(Errc::unsupported, "there are no shared receive queues");
+}
+Result<void> CardImpl::arm_srq(SharedQueue*, std::uint32_t) {
+  return fail(Errc::unsupported, "there are no shared receive queues");
+}
+std::uint32_t CardImpl::srq_limit(const SharedQueue*) const { return 0; }
+proto::PostResult CardImpl::post_srq_recv(SharedQueue*, const proto::RecvWr&) {
+  return proto::PostResult::invalid;
+}
+Result<proto::Path> CardImpl::resolve_path(int, const AddressVector&) {
+  return fail(Errc::unsupported, "there are no datagrams");
+}
+
+Result<CompletionQueue*> CardImpl::create_cq(std::uint32_t depth, Notifier notifier, void* cookie,
+                                             EventSink /*events*/) {
   if (depth == 0 || depth > limits_.cq_depth)
     return fail(Errc::invalid_argument, "a completion queue of {} entries: give 1 … {}", depth,
                 limits_.cq_depth);
@@ -165,6 +195,8 @@ Result<void> CardImpl::check_request(const QpRequest& request) const {
 Result<QueuePair*> CardImpl::create_qp(const QpRequest& request) {
   const std::lock_guard lock(mutex_);
   BEELINE_TRY_VOID(check_request(request));
+  if (request.type != proto::QpType::rc || request.shared_queue != nullptr)
+    return fail(Errc::unsupported, "only reliable connections, with receive queues of their own");
   if (queue_pairs_.size() >= limits_.queue_pairs)
     return fail(Errc::resource_exhausted, "{} queue pairs exist, and that is the limit", queue_pairs_.size());
   proto::QpSetup setup;
