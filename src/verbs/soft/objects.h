@@ -132,7 +132,6 @@ inline Channel* mine(ibv_comp_channel* channel) { return static_cast<Channel*>(c
 inline Qp* mine(ibv_qp* qp) { return static_cast<Qp*>(reinterpret_cast<ibv_qp_ex*>(qp)); }
 inline Cq* mine(ibv_cq_ex* cq) { return mine(reinterpret_cast<ibv_cq*>(cq)); }
 
-
 // The functions that <infiniband/verbs.h> calls through struct ibv_context.
 extern const ContextOps context_ops;
 
@@ -147,6 +146,7 @@ int req_notify_cq(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad);
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
 
 // cq_ex.cc: fills the functions of a struct ibv_cq_ex.
 void extend(Cq& cq);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,13 @@ class SoftProvider final : public FullProvider {
   std::string why() override { return reason_.take(); }
   bool owns_device(const ibv_device* device) override;
   bool owns(const void* object) override { return live_.remembers(object); }
+
+  // Alive, of this kind, and nobody is destroying it. `object` may be anything.
+  bool holds(ibv_context* object) const { return live_.holds(object, Kind::context); }
+  template <class Base>
+  bool holds(Base* object) const {
+    return live_.holds(object, std::remove_pointer_t<decltype(mine(object))>::kind);
+  }
 
   // devices.cc
   ibv_device** get_device_list(int* count) override;
@@ -102,19 +111,12 @@ class SoftProvider final : public FullProvider {
   // Keeps the sentence that an errno value cannot carry.
   int note(const Error& error);
 
-  bool holds(ibv_context* object) const { return live_.holds(object, Kind::context); }
-  template <class Base>
-  bool holds(Base* object) const {
-    return live_.holds(object, std::remove_pointer_t<decltype(mine(object))>::kind);
-  }
-
   template <class T>
   auto* adopt(std::unique_ptr<T> object, Context* owner);
   // `end` gives the card's part back; while it fails the object stays as it is.
   template <class Base, class End>
   int release(Base* object, End end);
 
-  Qp* make_qp(Pd* pd, ibv_qp_init_attr& attr);
   int check_queues(const Pd& pd, const ibv_qp_init_attr& attr) const;
   Cq* make_cq(Context* owner, std::uint32_t cqe, void* cq_context, ibv_comp_channel* channel,
               std::uint32_t vector);
