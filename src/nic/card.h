@@ -104,9 +104,9 @@ struct RegionChange {
     std::size_t bytes = 0;
     std::uint64_t iova = 0;  // ignored for a zero-based region
   };
-  std::optional<PdId> domain;
-  std::optional<Range> range;
-  std::optional<proto::Access> access;
+  std::optional<PdId> domain = {};
+  std::optional<Range> range = {};
+  std::optional<proto::Access> access = {};
 };
 
 // Memory windows (IBTA vol. 1, 10.6.7.2): one of type 1 serves its domain, and binding it again moves it; one

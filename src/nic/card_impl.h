@@ -68,9 +68,11 @@ class CardImpl final : public Card {
 
  private:
   struct Domain {
-    std::uint32_t users = 0;  // regions and queue pairs
+    std::uint32_t users = 0;  // regions, windows, queue pairs and shared receive queues
   };
 
+  Result<void> use_domain(PdId domain);
+  void leave_domain(PdId domain);
   Result<void> check_request(const QpRequest& request) const;
   Result<Route> open_route(const QueuePair& qp, const AddressVector& address);
   void use_port_buffers(Engine::Exclusive& engine);
