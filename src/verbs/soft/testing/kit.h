@@ -56,7 +56,7 @@ struct EndOptions {
   bool signal_all = true;
   bool shared_queue = false;
   std::uint64_t send_operations = 0;             // of enum ibv_qp_create_send_ops_flags
-  std::function<ibv_cq*(ibv_context*)> make_cq;  // instead of a plain one
+  std::function<ibv_cq*(ibv_context*)> make_cq = {};  // instead of a plain one
 };
 
 struct ConnectOptions {
