@@ -64,7 +64,9 @@ PostResult QueuePair::post_recv(const RecvWr& request) { return parts_->operatio
 
 void QueuePair::handle_packet(TimePoint now, const wire::PacketView& packet, const Arrival&) {
   ++parts_->counters.packets_received;
-  if (packet.info->service != wire::Service::rc || !in_our_partition(packet.headers.bth.pkey)) {
+  const wire::Kind kind = packet.info->kind;
+  const bool atomic = kind == wire::Kind::atomic_request || kind == wire::Kind::atomic_acknowledge;
+  if (packet.info->service != wire::Service::rc || atomic || !in_our_partition(packet.headers.bth.pkey)) {
     ++parts_->counters.dropped_packets;
   } else if (packet.info->is_request()) {
     parts_->responder.handle_request(packet);

@@ -13,8 +13,12 @@ inline constexpr std::size_t bth_bytes = 12;
 inline constexpr std::size_t reth_bytes = 16;
 inline constexpr std::size_t aeth_bytes = 4;
 inline constexpr std::size_t immediate_bytes = 4;
+inline constexpr std::size_t atomic_eth_bytes = 28;
+inline constexpr std::size_t atomic_ack_eth_bytes = 8;
+inline constexpr std::size_t ieth_bytes = 4;
+inline constexpr std::size_t deth_bytes = 8;
 inline constexpr std::size_t icrc_bytes = 4;
-inline constexpr std::size_t max_header_bytes = bth_bytes + reth_bytes + immediate_bytes;
+inline constexpr std::size_t max_header_bytes = bth_bytes + atomic_eth_bytes;  // of COMPARE SWAP
 inline constexpr std::uint16_t default_pkey = 0xFFFF;
 inline constexpr std::uint16_t roce_v2_port = 4791;
 
@@ -41,6 +45,24 @@ struct Reth {
   std::uint32_t length = 0;
 
   friend constexpr bool operator==(const Reth&, const Reth&) = default;
+};
+
+// Datagram extended transport header.
+struct Deth {
+  std::uint32_t qkey = 0;
+  Qpn source{};
+
+  friend constexpr bool operator==(const Deth&, const Deth&) = default;
+};
+
+// Atomic extended transport header. The operands are numbers, whatever memory's byte order.
+struct AtomicEth {
+  std::uint64_t address = 0;
+  Key rkey{};
+  std::uint64_t swap_or_add = 0;
+  std::uint64_t compare = 0;  // COMPARE SWAP only; FETCH ADD carries the field without using it
+
+  friend constexpr bool operator==(const AtomicEth&, const AtomicEth&) = default;
 };
 
 // AETH syndromes (IBTA vol. 1, table 44…47).
@@ -88,9 +110,13 @@ struct Aeth {
 // opcode table's say; the others stay zero.
 struct Headers {
   Bth bth;
+  Deth deth;
   Reth reth;
+  AtomicEth atomic;
   Aeth aeth;
-  std::uint32_t immediate = 0;  // host order of the big-endian field
+  std::uint64_t atomic_before = 0;  // AtomicAckETH: what memory held before the operation
+  std::uint32_t immediate = 0;      // host order of the big-endian field
+  Key invalidate{};                 // IETH: the receiver's key that is to become invalid
 
   friend constexpr bool operator==(const Headers&, const Headers&) = default;
 };

@@ -8,22 +8,43 @@
 namespace beeline::wire {
 namespace {
 
-// The columns reth, aeth and immediate, so that a row reads as the specification's table does.
+// The columns of extension headers, so that a row reads as the specification's table does.
 struct Extensions {
+  bool deth = false;
   bool reth = false;
+  bool atomic = false;
   bool aeth = false;
+  bool atomic_ack = false;
   bool immediate = false;
+  bool ieth = false;
 };
 constexpr Extensions bare{};
-constexpr Extensions reth{true, false, false};
-constexpr Extensions aeth{false, true, false};
-constexpr Extensions imm{false, false, true};
-constexpr Extensions reth_imm{true, false, true};
+constexpr Extensions reth{.reth = true};
+constexpr Extensions reth_imm{.reth = true, .immediate = true};
+constexpr Extensions aeth{.aeth = true};
+constexpr Extensions aeth_atomic{.aeth = true, .atomic_ack = true};
+constexpr Extensions atomic{.atomic = true};
+constexpr Extensions imm{.immediate = true};
+constexpr Extensions ieth{.ieth = true};
+constexpr Extensions deth{.deth = true};
+constexpr Extensions deth_imm{.deth = true, .immediate = true};
+
+// The top three bits of an opcode name the service (IBTA vol. 1, 9.2.1).
+constexpr Service service_of(Opcode opcode) {
+  switch (static_cast<std::uint8_t>(opcode) >> 5) {
+    case 0:
+      return Service::rc;
+    case 1:
+      return Service::uc;
+    default:
+      return Service::ud;
+  }
+}
 
 constexpr OpcodeInfo row(Opcode opcode, std::string_view name, Kind kind, Position position,
-                         Extensions extensions, PayloadRule payload) {
-  return {opcode, name, Service::rc, kind, position, extensions.reth, extensions.aeth, extensions.immediate,
-          payload};
+                         const Extensions& has, PayloadRule payload) {
+  return {opcode,   name,       service_of(opcode), kind,           position,      payload, has.deth,
+          has.reth, has.atomic, has.aeth,           has.atomic_ack, has.immediate, has.ieth};
 }
 
 using enum Opcode;
@@ -49,6 +70,25 @@ constexpr std::array table{
     row(rc_read_response_last, "RC READ RESPONSE LAST", Kind::read_response, last, aeth, one_to_mtu),
     row(rc_read_response_only, "RC READ RESPONSE ONLY", Kind::read_response, only, aeth, zero_to_mtu),
     row(rc_acknowledge, "RC ACKNOWLEDGE", Kind::acknowledge, only, aeth, none),
+    row(rc_atomic_acknowledge, "RC ATOMIC ACKNOWLEDGE", Kind::atomic_acknowledge, only, aeth_atomic, none),
+    row(rc_compare_swap, "RC COMPARE SWAP", Kind::atomic_request, only, atomic, none),
+    row(rc_fetch_add, "RC FETCH ADD", Kind::atomic_request, only, atomic, none),
+    row(rc_send_last_inv, "RC SEND LAST INV", Kind::send, last, ieth, one_to_mtu),
+    row(rc_send_only_inv, "RC SEND ONLY INV", Kind::send, only, ieth, zero_to_mtu),
+    row(uc_send_first, "UC SEND FIRST", Kind::send, first, bare, full),
+    row(uc_send_middle, "UC SEND MIDDLE", Kind::send, middle, bare, full),
+    row(uc_send_last, "UC SEND LAST", Kind::send, last, bare, one_to_mtu),
+    row(uc_send_last_imm, "UC SEND LAST IMM", Kind::send, last, imm, one_to_mtu),
+    row(uc_send_only, "UC SEND ONLY", Kind::send, only, bare, zero_to_mtu),
+    row(uc_send_only_imm, "UC SEND ONLY IMM", Kind::send, only, imm, zero_to_mtu),
+    row(uc_write_first, "UC WRITE FIRST", Kind::write, first, reth, full),
+    row(uc_write_middle, "UC WRITE MIDDLE", Kind::write, middle, bare, full),
+    row(uc_write_last, "UC WRITE LAST", Kind::write, last, bare, one_to_mtu),
+    row(uc_write_last_imm, "UC WRITE LAST IMM", Kind::write, last, imm, one_to_mtu),
+    row(uc_write_only, "UC WRITE ONLY", Kind::write, only, reth, zero_to_mtu),
+    row(uc_write_only_imm, "UC WRITE ONLY IMM", Kind::write, only, reth_imm, zero_to_mtu),
+    row(ud_send_only, "UD SEND ONLY", Kind::send, only, deth, zero_to_mtu),
+    row(ud_send_only_imm, "UD SEND ONLY IMM", Kind::send, only, deth_imm, zero_to_mtu),
 };
 
 // One pointer per opcode byte.
@@ -71,8 +111,10 @@ const OpcodeInfo& info(Opcode opcode) {
 }
 
 std::size_t header_bytes(const OpcodeInfo& entry) {
-  return bth_bytes + (entry.has_reth ? reth_bytes : 0) + (entry.has_aeth ? aeth_bytes : 0) +
-         (entry.has_immediate ? immediate_bytes : 0);
+  return bth_bytes + (entry.has_deth ? deth_bytes : 0) + (entry.has_reth ? reth_bytes : 0) +
+         (entry.has_atomic_eth ? atomic_eth_bytes : 0) + (entry.has_aeth ? aeth_bytes : 0) +
+         (entry.has_atomic_ack_eth ? atomic_ack_eth_bytes : 0) + (entry.has_immediate ? immediate_bytes : 0) +
+         (entry.has_ieth ? ieth_bytes : 0);
 }
 
 }  // namespace beeline::wire

@@ -31,10 +31,37 @@ enum class Opcode : std::uint8_t {
   rc_read_response_last = 0x0F,
   rc_read_response_only = 0x10,
   rc_acknowledge = 0x11,
+  rc_atomic_acknowledge = 0x12,
+  rc_compare_swap = 0x13,
+  rc_fetch_add = 0x14,
+  rc_send_last_inv = 0x16,
+  rc_send_only_inv = 0x17,
+  uc_send_first = 0x20,
+  uc_send_middle = 0x21,
+  uc_send_last = 0x22,
+  uc_send_last_imm = 0x23,
+  uc_send_only = 0x24,
+  uc_send_only_imm = 0x25,
+  uc_write_first = 0x26,
+  uc_write_middle = 0x27,
+  uc_write_last = 0x28,
+  uc_write_last_imm = 0x29,
+  uc_write_only = 0x2A,
+  uc_write_only_imm = 0x2B,
+  ud_send_only = 0x64,
+  ud_send_only_imm = 0x65,
 };
 
 // What the packet is part of.
-enum class Kind : std::uint8_t { send, write, read_request, read_response, acknowledge };
+enum class Kind : std::uint8_t {
+  send,
+  write,
+  read_request,
+  read_response,
+  acknowledge,
+  atomic_request,
+  atomic_acknowledge,
+};
 // Its place in the message.
 enum class Position : std::uint8_t { first, middle, last, only };
 // How many payload bytes it may carry, as a function of the path MTU
@@ -48,15 +75,21 @@ struct OpcodeInfo {
   Service service;
   Kind kind;
   Position position;
-  bool has_reth;
-  bool has_aeth;
-  bool has_immediate;
   PayloadRule payload;
+  // Its extension headers, in their order on the wire.
+  bool has_deth;
+  bool has_reth;
+  bool has_atomic_eth;
+  bool has_aeth;
+  bool has_atomic_ack_eth;
+  bool has_immediate;
+  bool has_ieth;
 
   constexpr bool starts_message() const { return position == Position::first || position == Position::only; }
   constexpr bool ends_message() const { return position == Position::last || position == Position::only; }
   constexpr bool is_request() const {
-    return kind == Kind::send || kind == Kind::write || kind == Kind::read_request;
+    return kind == Kind::send || kind == Kind::write || kind == Kind::read_request ||
+           kind == Kind::atomic_request;
   }
 };
 

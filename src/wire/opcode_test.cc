@@ -37,6 +37,25 @@ const std::map<int, Expected> expected{
     {0x0F, {"RC READ RESPONSE LAST", 12 + 4}},
     {0x10, {"RC READ RESPONSE ONLY", 12 + 4}},
     {0x11, {"RC ACKNOWLEDGE", 12 + 4}},
+    {0x12, {"RC ATOMIC ACKNOWLEDGE", 12 + 4 + 8}},
+    {0x13, {"RC COMPARE SWAP", 12 + 28}},
+    {0x14, {"RC FETCH ADD", 12 + 28}},
+    {0x16, {"RC SEND LAST INV", 12 + 4}},
+    {0x17, {"RC SEND ONLY INV", 12 + 4}},
+    {0x20, {"UC SEND FIRST", 12}},
+    {0x21, {"UC SEND MIDDLE", 12}},
+    {0x22, {"UC SEND LAST", 12}},
+    {0x23, {"UC SEND LAST IMM", 12 + 4}},
+    {0x24, {"UC SEND ONLY", 12}},
+    {0x25, {"UC SEND ONLY IMM", 12 + 4}},
+    {0x26, {"UC WRITE FIRST", 12 + 16}},
+    {0x27, {"UC WRITE MIDDLE", 12}},
+    {0x28, {"UC WRITE LAST", 12}},
+    {0x29, {"UC WRITE LAST IMM", 12 + 4}},
+    {0x2A, {"UC WRITE ONLY", 12 + 16}},
+    {0x2B, {"UC WRITE ONLY IMM", 12 + 16 + 4}},
+    {0x64, {"UD SEND ONLY", 12 + 8}},
+    {0x65, {"UD SEND ONLY IMM", 12 + 8 + 4}},
 };
 
 bool has_word(std::string_view text, std::string_view word) { return text.find(word) != text.npos; }
@@ -68,18 +87,28 @@ TEST(Opcode, TableIsAscendingAndComplete) {
 TEST(Opcode, ColumnsAgreeWithTheName) {
   for (const OpcodeInfo& row : opcode_table()) {
     SCOPED_TRACE(row.name);
-    EXPECT_EQ(row.service, Service::rc);
+    const bool atomic = has_word(row.name, "COMPARE SWAP") || has_word(row.name, "FETCH ADD");
+    EXPECT_EQ(row.service == Service::rc, has_word(row.name, "RC "));
+    EXPECT_EQ(row.service == Service::uc, has_word(row.name, "UC "));
+    EXPECT_EQ(row.service == Service::ud, has_word(row.name, "UD "));
     const bool request = has_word(row.name, "REQUEST"), response = has_word(row.name, "RESPONSE");
     EXPECT_EQ(row.kind == Kind::send, has_word(row.name, "SEND"));
     EXPECT_EQ(row.kind == Kind::write, has_word(row.name, "WRITE"));
     EXPECT_EQ(row.kind == Kind::read_request, request);
     EXPECT_EQ(row.kind == Kind::read_response, response);
-    EXPECT_EQ(row.is_request(), !response && row.kind != Kind::acknowledge);
+    EXPECT_EQ(row.kind == Kind::atomic_request, atomic);
+    EXPECT_EQ(row.kind == Kind::atomic_acknowledge, has_word(row.name, "ATOMIC ACK"));
+    EXPECT_EQ(row.is_request(), !response && !has_word(row.name, "ACKNOWLEDGE"));
     EXPECT_EQ(row.has_immediate, has_word(row.name, "IMM"));
     EXPECT_EQ(row.starts_message(), !has_word(row.name, "MIDDLE") && !has_word(row.name, "LAST"));
     EXPECT_EQ(row.ends_message(), !has_word(row.name, "MIDDLE") && !has_word(row.name, "FIRST"));
     EXPECT_EQ(row.has_reth, request || (row.kind == Kind::write && row.starts_message()));
-    EXPECT_EQ(row.has_aeth, row.kind == Kind::acknowledge || (response && row.position != Position::middle));
+    EXPECT_EQ(row.has_aeth,
+              has_word(row.name, "ACKNOWLEDGE") || (response && row.position != Position::middle));
+    EXPECT_EQ(row.has_atomic_eth, atomic);
+    EXPECT_EQ(row.has_atomic_ack_eth, row.kind == Kind::atomic_acknowledge);
+    EXPECT_EQ(row.has_ieth, has_word(row.name, "INV"));
+    EXPECT_EQ(row.has_deth, row.service == Service::ud);
   }
 }
 
@@ -87,7 +116,7 @@ TEST(Opcode, ColumnsAgreeWithTheName) {
 TEST(Opcode, PayloadRuleFollowsThePosition) {
   for (const OpcodeInfo& row : opcode_table()) {
     SCOPED_TRACE(row.name);
-    if (row.kind == Kind::read_request || row.kind == Kind::acknowledge) {
+    if (row.kind != Kind::send && row.kind != Kind::write && row.kind != Kind::read_response) {
       EXPECT_EQ(row.payload, PayloadRule::none);
       continue;
     }
@@ -107,7 +136,7 @@ TEST(Opcode, PayloadRuleFollowsThePosition) {
 }
 
 TEST(OpcodeDeathTest, InfoOfAnUnknownOpcodeIsOurMistake) {
-  EXPECT_DEATH(info(Opcode{0x64}), "entry != nullptr");
+  EXPECT_DEATH(info(Opcode{0x66}), "entry != nullptr");
 }
 
 }  // namespace

@@ -49,30 +49,67 @@ void emit_bth(const Bth& bth, std::byte* p) {
 
 // The extension headers follow BTH in this order (IBTA vol. 1, 9.3 and table 35).
 void parse_extensions(const OpcodeInfo& row, const std::byte* p, Headers& headers) {
+  if (row.has_deth) {
+    headers.deth = {load_be32(p), Qpn{load_be24(p + 5)}};
+    p += deth_bytes;
+  }
   if (row.has_reth) {
     headers.reth = {load_be64(p), Key{load_be32(p + 8)}, load_be32(p + 12)};
     p += reth_bytes;
+  }
+  if (row.has_atomic_eth) {
+    headers.atomic = {load_be64(p), Key{load_be32(p + 8)}, load_be64(p + 12), load_be64(p + 20)};
+    p += atomic_eth_bytes;
   }
   if (row.has_aeth) {
     headers.aeth = {load_u8(p), load_be24(p + 1)};
     p += aeth_bytes;
   }
-  if (row.has_immediate) headers.immediate = load_be32(p);
+  if (row.has_atomic_ack_eth) {
+    headers.atomic_before = load_be64(p);
+    p += atomic_ack_eth_bytes;
+  }
+  if (row.has_immediate) {
+    headers.immediate = load_be32(p);
+    p += immediate_bytes;
+  }
+  if (row.has_ieth) headers.invalidate = Key{load_be32(p)};
 }
 
 void emit_extensions(const OpcodeInfo& row, const Headers& headers, std::byte* p) {
+  if (row.has_deth) {
+    store_be32(p, headers.deth.qkey);
+    store_u8(p + 4, 0);
+    store_be24(p + 5, headers.deth.source.value);
+    p += deth_bytes;
+  }
   if (row.has_reth) {
     store_be64(p, headers.reth.address);
     store_be32(p + 8, headers.reth.rkey.value);
     store_be32(p + 12, headers.reth.length);
     p += reth_bytes;
   }
+  if (row.has_atomic_eth) {
+    store_be64(p, headers.atomic.address);
+    store_be32(p + 8, headers.atomic.rkey.value);
+    store_be64(p + 12, headers.atomic.swap_or_add);
+    store_be64(p + 20, headers.atomic.compare);
+    p += atomic_eth_bytes;
+  }
   if (row.has_aeth) {
     store_u8(p, headers.aeth.syndrome);
     store_be24(p + 1, headers.aeth.msn);
     p += aeth_bytes;
   }
-  if (row.has_immediate) store_be32(p, headers.immediate);
+  if (row.has_atomic_ack_eth) {
+    store_be64(p, headers.atomic_before);
+    p += atomic_ack_eth_bytes;
+  }
+  if (row.has_immediate) {
+    store_be32(p, headers.immediate);
+    p += immediate_bytes;
+  }
+  if (row.has_ieth) store_be32(p, headers.invalidate.value);
 }
 
 }  // namespace

@@ -39,6 +39,12 @@ Headers random_headers(Prng& prng, const OpcodeInfo& row, std::uint8_t pad_count
   if (row.has_aeth)
     h.aeth = {static_cast<std::uint8_t>(prng.next()), static_cast<std::uint32_t>(prng.below(1 << 24))};
   if (row.has_immediate) h.immediate = static_cast<std::uint32_t>(prng.next());
+  if (row.has_deth)
+    h.deth = {static_cast<std::uint32_t>(prng.next()), Qpn{static_cast<std::uint32_t>(prng.below(1 << 24))}};
+  if (row.has_atomic_eth)
+    h.atomic = {prng.next(), Key{static_cast<std::uint32_t>(prng.next())}, prng.next(), prng.next()};
+  if (row.has_atomic_ack_eth) h.atomic_before = prng.next();
+  if (row.has_ieth) h.invalidate = Key{static_cast<std::uint32_t>(prng.next())};
   return h;
 }
 
@@ -87,13 +93,14 @@ TEST(Packet, EmitOfParseIsTheIdentityButForReservedBits) {
   for (int i = 0; i < 50'000; ++i) {
     Datagram datagram(16 + 4 * prng.below(16));
     fill_random(prng, datagram);
-    datagram[0] = static_cast<std::byte>(prng.below(0x14));
+    datagram[0] = static_cast<std::byte>(random_row(prng).opcode);
     datagram[1] &= std::byte{0xF0};
     const auto view = parse(datagram);
     if (!view) continue;
     ++parsed;
     datagram[4] &= std::byte{0xC0};  // below FECN and BECN
     datagram[8] &= std::byte{0x80};  // below AckReq
+    if (view->info->has_deth) datagram[bth_bytes + 4] = std::byte{0};
     std::array<std::byte, max_header_bytes> front{};
     const std::size_t bytes = emit(view->headers, front);
     ASSERT_TRUE(std::equal(front.begin(), front.begin() + bytes, datagram.begin())) << to_string(*view);
@@ -122,7 +129,7 @@ TEST(Packet, FieldsLieWhereTheSpecificationPutsThem) {
       0xCA, 0xFE, 0xD0, 0x0D};  // ImmDt
   std::array<std::byte, max_header_bytes> out{};
   ASSERT_EQ(emit(h, out), wanted.size());
-  EXPECT_TRUE(std::ranges::equal(out, std::as_bytes(std::span(wanted))));
+  EXPECT_TRUE(std::ranges::equal(Bytes(out).first(wanted.size()), std::as_bytes(std::span(wanted))));
 
   Headers ack;
   ack.bth = {.opcode = Opcode::rc_acknowledge, .migration_request = true, .fecn = true, .psn = Psn{7}};
@@ -131,6 +138,35 @@ TEST(Packet, FieldsLieWhereTheSpecificationPutsThem) {
                                                 0,    0,    0,    7,    0x62, 0, 0xBE, 0xEF};
   ASSERT_EQ(emit(ack, out), wanted_ack.size());
   EXPECT_TRUE(std::ranges::equal(Bytes(out).first(16), std::as_bytes(std::span(wanted_ack))));
+}
+
+TEST(Packet, ExtensionFieldsLieWhereTheSpecificationPutsThem) {
+  const auto check = [](const Headers& headers, std::initializer_list<std::uint8_t> wanted) {
+    std::array<std::byte, max_header_bytes> out;
+    out.fill(std::byte{0xEE});
+    ASSERT_EQ(emit(headers, out), bth_bytes + wanted.size());
+    EXPECT_TRUE(std::ranges::equal(Bytes(out).subspan(bth_bytes, wanted.size()),
+                                   std::as_bytes(std::span(wanted.begin(), wanted.size()))));
+  };
+  Headers h;
+  h.bth.opcode = Opcode::rc_compare_swap;
+  h.atomic = {0x1122334455667788, Key{0x99AABBCC}, 0x0102030405060708, 0xF1F2F3F4F5F6F7F8};
+  check(h, {0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xAA, 0xBB, 0xCC, 0x01, 0x02,
+            0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0xF1, 0xF2, 0xF3, 0xF4, 0xF5, 0xF6, 0xF7, 0xF8});
+  h = {};
+  h.bth.opcode = Opcode::rc_atomic_acknowledge;
+  h.aeth = Aeth::ack(0x010203);
+  h.atomic_before = 0x1122334455667788;
+  check(h, {0x1F, 0x01, 0x02, 0x03, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88});
+  h = {};
+  h.bth.opcode = Opcode::rc_send_only_inv;
+  h.invalidate = Key{0x01020304};
+  check(h, {0x01, 0x02, 0x03, 0x04});
+  h = {};
+  h.bth.opcode = Opcode::ud_send_only_imm;
+  h.deth = {0x80010000, Qpn{0xABCDEF}};
+  h.immediate = 0xCAFED00D;
+  check(h, {0x80, 0x01, 0x00, 0x00, 0x00, 0xAB, 0xCD, 0xEF, 0xCA, 0xFE, 0xD0, 0x0D});
 }
 
 TEST(Packet, EveryTruncationOfEveryOpcodeIsTooShort) {
@@ -191,7 +227,8 @@ TEST(Packet, LengthAndPadMustAgree) {
 }
 
 TEST(Packet, PayloadWhereThereIsNone) {
-  for (const Opcode opcode : {Opcode::rc_read_request, Opcode::rc_acknowledge}) {
+  for (const Opcode opcode : {Opcode::rc_read_request, Opcode::rc_acknowledge, Opcode::rc_atomic_acknowledge,
+                              Opcode::rc_compare_swap, Opcode::rc_fetch_add}) {
     Datagram datagram = minimal(opcode);
     datagram.resize(datagram.size() + 4);
     const auto view = parse(datagram);

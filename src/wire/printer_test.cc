@@ -69,7 +69,31 @@ TEST(Printer, ViewAndHeadersPrintTheSame) {
   }
 }
 
-TEST(Printer, AnOpcodeOutsideTheTable) { EXPECT_EQ(to_string(with(Opcode{0x64}), 0), "opcode 0x64"); }
+TEST(Printer, Atomics) {
+  Headers h = with(Opcode::rc_compare_swap);
+  h.atomic = {0x1000, Key{0xABCD}, 7, 5};
+  EXPECT_EQ(to_string(h, 0),
+            "RC COMPARE SWAP qp=0x000011 psn=100 va=0x1000 rkey=0x0000abcd compare=0x5 swap=0x7");
+  h.bth.opcode = Opcode::rc_fetch_add;
+  EXPECT_EQ(to_string(h, 0), "RC FETCH ADD qp=0x000011 psn=100 va=0x1000 rkey=0x0000abcd add=0x7");
+  h = with(Opcode::rc_atomic_acknowledge);
+  h.aeth = Aeth::ack(9);
+  h.atomic_before = 0xFEED;
+  EXPECT_EQ(to_string(h, 0), "RC ATOMIC ACKNOWLEDGE qp=0x000011 psn=100 ack msn=9 before=0xfeed");
+}
+
+TEST(Printer, InvalidateAndDatagram) {
+  Headers h = with(Opcode::rc_send_last_inv);
+  h.invalidate = Key{0xBEEF};
+  EXPECT_EQ(to_string(h, 3), "RC SEND LAST INV qp=0x000011 psn=100 inv=0x0000beef payload=3");
+  h = with(Opcode::ud_send_only_imm);
+  h.deth = {0x11111111, Qpn{0x22}};
+  h.immediate = 1;
+  EXPECT_EQ(to_string(h, 3),
+            "UD SEND ONLY IMM qp=0x000011 psn=100 qkey=0x11111111 src_qp=0x000022 imm=0x00000001 payload=3");
+}
+
+TEST(Printer, AnOpcodeOutsideTheTable) { EXPECT_EQ(to_string(with(Opcode{0x66}), 0), "opcode 0x66"); }
 
 }  // namespace
 }  // namespace beeline::wire

@@ -28,12 +28,12 @@ Verdict Executor::execute(const Fragment& fragment, Access granted) {
 }
 
 Verdict Executor::send(const Fragment& fragment) {
-  if (receives_.empty()) return Verdict::not_ready();
-  const ReceiveRequest& receive = receives_.front();
+  const ReceiveRequest* receive = receives_.hold();
+  if (receive == nullptr) return Verdict::not_ready();
   const std::uint64_t end = std::uint64_t{message_.done} + fragment.payload.size();
-  if (end > receive.length) return fail_receive(WcStatus::local_length_error, NakCode::invalid_request);
+  if (end > receive->length) return fail_receive(WcStatus::local_length_error, NakCode::invalid_request);
   if (end > max_message_bytes) return fail_receive(WcStatus::local_length_error, NakCode::invalid_request);
-  if (scatter(memory_, domain_, receive.sges, message_.done, fragment.payload) != MemoryStatus::ok)
+  if (scatter(memory_, domain_, receive->sges, message_.done, fragment.payload) != MemoryStatus::ok)
     return fail_receive(WcStatus::local_protection_error, NakCode::remote_operation);
   if (fragment.last) complete_receive(fragment, WcOpcode::receive);
   return Verdict::ok(fragment.last);
@@ -46,7 +46,7 @@ Verdict Executor::write(const Fragment& fragment, Access granted) {
     if (verdict.kind != Verdict::Kind::ok) return verdict;
   }
   if (write_size_is_wrong(fragment)) return Verdict::nak(NakCode::invalid_request);
-  if (needs_receive && receives_.empty()) return Verdict::not_ready();
+  if (needs_receive && receives_.hold() == nullptr) return Verdict::not_ready();
   if (!fragment.payload.empty()) {
     const MemoryStatus status = memory_.write(domain_, message_.rkey, message_.address + message_.done,
                                               fragment.payload, Access::remote_write);
@@ -90,28 +90,20 @@ Verdict Executor::check_read(std::uint64_t address, Key rkey, std::uint32_t leng
 
 Verdict Executor::fail_receive(WcStatus status, NakCode code) {
   Completion completion;
-  completion.wr_id = receives_.front().wr_id;
   completion.status = status;
   completion.opcode = WcOpcode::receive;
-  completion.is_receive = true;
-  completion.qpn = qpn_;
-  receives_.pop();
-  completions_.push(completion);
+  receives_.complete(completion);
   return Verdict::nak(code);
 }
 
 void Executor::complete_receive(const Fragment& fragment, WcOpcode opcode) {
   Completion completion;
-  completion.wr_id = receives_.front().wr_id;
   completion.opcode = opcode;
-  completion.is_receive = true;
   completion.has_immediate = fragment.has_immediate;
   completion.solicited = fragment.solicited;
   completion.immediate = fragment.has_immediate ? fragment.immediate : 0;
   completion.byte_length = message_.done + static_cast<std::uint32_t>(fragment.payload.size());
-  completion.qpn = qpn_;
-  receives_.pop();
-  completions_.push(completion);
+  receives_.complete(completion);
 }
 
 }  // namespace beeline::proto

@@ -4,8 +4,7 @@
 
 #include <cstdint>
 
-#include "proto/ops/completion_ring.h"
-#include "proto/ops/receive_queue.h"
+#include "proto/ops/receive_source.h"
 #include "proto/types.h"
 
 namespace beeline::proto {
@@ -38,15 +37,17 @@ struct Fragment {
 
 class Executor {
  public:
-  Executor(Memory& memory, PdId domain, Qpn qpn, ReceiveQueue& receives, CompletionRing& completions)
-      : memory_(memory), domain_(domain), qpn_(qpn), receives_(receives), completions_(completions) {}
+  Executor(Memory& memory, PdId domain, Qpn qpn, ReceiveSource& receives)
+      : memory_(memory), domain_(domain), qpn_(qpn), receives_(receives) {}
 
   // `granted`: the access flags of the queue pair. After a nak the queue pair is in error.
   Verdict execute(const Fragment& fragment, Access granted);
   // Whether a READ may be served; the bytes are read when they leave.
   Verdict check_read(std::uint64_t address, Key rkey, std::uint32_t length, Access granted);
 
+  // Whether a message has begun and not ended.
   bool in_message() const { return message_.kind != Message::Kind::none; }
+  // Forgets the message under way; its receive request serves the next.
   void reset() { message_ = {}; }
 
  private:
@@ -68,8 +69,7 @@ class Executor {
   Memory& memory_;
   PdId domain_;
   Qpn qpn_;
-  ReceiveQueue& receives_;
-  CompletionRing& completions_;
+  ReceiveSource& receives_;
   Message message_;
 };
 

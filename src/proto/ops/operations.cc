@@ -24,16 +24,17 @@ Operations::Operations(const QpSetup& setup)
     : memory_(checked(setup.memory)),
       domain_(setup.domain),
       qpn_(setup.qpn),
+      type_(setup.type),
       limits_(checked(setup.limits)),
-      sends_(limits_),
-      receives_(limits_),
-      completions_(std::size_t{limits_.send_depth} + limits_.receive_depth),
-      executor_(memory_, domain_, qpn_, receives_, completions_) {}
+      sends_(type_, limits_),
+      completions_(limits_.send_depth + ReceiveSource::completion_room(setup)),
+      receives_(setup, completions_),
+      executor_(memory_, domain_, qpn_, receives_) {}
 
 Result<void> Operations::modify(const QpAttr& attributes, std::uint32_t mask) {
   const QpState from = state();
   const QpState to = (mask & attr::state) != 0 ? attributes.state : from;
-  BEELINE_TRY_VOID(check_transition(from, to, mask));
+  BEELINE_TRY_VOID(check_transition(type_, from, to, mask));
   if ((mask & attr::current_state) != 0 && attributes.current_state != from)
     return fail(Errc::invalid_argument, "queue pair is in {}, not in {} as the current state attribute says",
                 name(from), name(attributes.current_state));
@@ -46,16 +47,16 @@ Result<void> Operations::modify(const QpAttr& attributes, std::uint32_t mask) {
 }
 
 PostResult Operations::post_send(const SendWr& wr) {
-  if (state() != QpState::rts && state() != QpState::err) return PostResult::bad_state;
+  if (state() < QpState::rts) return PostResult::bad_state;
   const PostResult result = sends_.post(wr, completions_.sends());
-  if (result == PostResult::ok && state() == QpState::err) flush();
+  if (result == PostResult::ok && !can_send()) flush_sends();
   return result;
 }
 
 PostResult Operations::post_recv(const RecvWr& wr) {
   if (state() == QpState::reset) return PostResult::bad_state;
-  const PostResult result = receives_.post(wr, completions_.receives());
-  if (result == PostResult::ok && state() == QpState::err) flush();
+  const PostResult result = receives_.post(wr);
+  if (result == PostResult::ok && state() == QpState::err) receives_.flush();
   return result;
 }
 
@@ -76,7 +77,9 @@ void Operations::complete_send() {
 void Operations::fail_send(WcStatus status) {
   completions_.push(completion_of(sends_.front(), status, qpn_));
   sends_.pop();
-  enter_error();
+  if (type_ == QpType::rc) return enter_error();
+  attributes_.state = attributes_.current_state = QpState::sqe;
+  flush_sends();
 }
 
 void Operations::enter_error() {
@@ -84,18 +87,14 @@ void Operations::enter_error() {
   flush();
 }
 
-void Operations::flush() {
+void Operations::flush_sends() {
   for (; !sends_.empty(); sends_.pop())
     completions_.push(completion_of(sends_.front(), WcStatus::flushed, qpn_));
-  for (; !receives_.empty(); receives_.pop()) {
-    Completion completion;
-    completion.wr_id = receives_.front().wr_id;
-    completion.status = WcStatus::flushed;
-    completion.opcode = WcOpcode::receive;
-    completion.is_receive = true;
-    completion.qpn = qpn_;
-    completions_.push(completion);
-  }
+}
+
+void Operations::flush() {
+  flush_sends();
+  receives_.flush();
   executor_.reset();
 }
 

@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "proto/ops/completion_ring.h"
 #include "proto/ops/executor.h"
-#include "proto/ops/receive_queue.h"
+#include "proto/ops/receive_source.h"
 #include "proto/ops/send_queue.h"
 #include "proto/queue_pair.h"
 #include "proto/types.h"
@@ -40,42 +40,49 @@ class Operations {
   Result<void> modify(const QpAttr& attributes, std::uint32_t mask);
   QpState state() const { return attributes_.state; }
   const QpAttr& attributes() const { return attributes_; }
-  bool can_receive() const { return state() == QpState::rtr || state() == QpState::rts; }
-  bool can_send() const { return state() == QpState::rts; }
+  bool can_receive() const { return state() >= QpState::rtr && state() <= QpState::sqe; }
+  // Whether what has begun goes on, and whether anything new may begin.
+  bool can_send() const { return state() == QpState::rts || state() == QpState::sqd; }
+  bool may_begin() const { return state() == QpState::rts; }
 
   PostResult post_send(const SendWr& wr);
   PostResult post_recv(const RecvWr& wr);
 
   const SendQueue& sends() const { return sends_; }
   Executor& executor() { return executor_; }
+  ReceiveSource& receives() { return receives_; }
   CompletionRing& completions() { return completions_; }
   const CompletionRing& completions() const { return completions_; }
   Memory& memory() { return memory_; }
   PdId domain() const { return domain_; }
   Qpn qpn() const { return qpn_; }
+  QpType type() const { return type_; }
   const QpLimits& limits() const { return limits_; }
 
   // Whether a send request can be carried out as far as this side goes; success if so.
   WcStatus check_send(const SendRequest& request);
   // The oldest send request is done: one completion if it is signalled.
   void complete_send();
-  // The oldest send request failed: one completion in any case, then everything is flushed.
+  // The oldest send request failed: one completion in any case, then RC is in ERR; of UC and UD the
+  // send queue alone is flushed, and is in SQE (IBTA vol. 1, 10.3.1.7).
   void fail_send(WcStatus status);
   // Flushes both queues; the queue pair is in ERR afterwards.
   void enter_error();
 
  private:
+  void flush_sends();
   void flush();
   void clear();
 
   Memory& memory_;
   PdId domain_;
   Qpn qpn_;
+  QpType type_;
   QpLimits limits_;
   QpAttr attributes_;
   SendQueue sends_;
-  ReceiveQueue receives_;
   CompletionRing completions_;
+  ReceiveSource receives_;
   Executor executor_;
 };
 

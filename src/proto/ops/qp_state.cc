@@ -14,6 +14,7 @@ struct AttributeName {
 constexpr AttributeName attribute_names[] = {
     {attr::state, "state"},
     {attr::current_state, "current state"},
+    {attr::notify_drained, "drained notification"},
     {attr::access_flags, "access flags"},
     {attr::pkey_index, "P_Key index"},
     {attr::port, "port"},
@@ -61,8 +62,8 @@ std::string_view name(QpState state) {
   return names[static_cast<std::size_t>(state)];
 }
 
-Result<void> check_transition(QpState from, QpState to, std::uint32_t mask) {
-  const Transition rule = transition(from, to);
+Result<void> check_transition(QpType type, QpState from, QpState to, std::uint32_t mask) {
+  const Transition rule = transition(type, from, to);
   if (!rule.valid)
     return fail(Errc::invalid_argument, "queue pair cannot go from {} to {}", name(from), name(to));
   if (const std::uint32_t missing = rule.required & ~mask; missing != 0)
@@ -101,6 +102,8 @@ void merge_attributes(QpAttr& into, const QpAttr& from, std::uint32_t mask) {
     if ((mask & bit) != 0) to = value;
   };
   take(attr::access_flags, into.access, from.access);
+  take(attr::qkey, into.qkey, from.qkey);
+  take(attr::notify_drained, into.notify_drained, from.notify_drained);
   take(attr::path_mtu, into.path_mtu_bytes, from.path_mtu_bytes);
   take(attr::destination_qp, into.destination, from.destination);
   take(attr::rq_psn, into.rq_psn, from.rq_psn);

@@ -44,18 +44,44 @@ Completion completion_of(const SendRequest& request, WcStatus status, Qpn qpn) {
   return completion;
 }
 
-SendQueue::SendQueue(const QpLimits& limits)
-    : limits_(limits),
+namespace {
+
+constexpr std::uint32_t bit(WrOpcode opcode) { return 1u << static_cast<unsigned>(opcode); }
+
+// The operations of a type of queue pair, by QpType (IBTA vol. 1, table 21).
+constexpr std::uint32_t sends_only = bit(WrOpcode::send) | bit(WrOpcode::send_imm);
+constexpr std::uint32_t offered[] = {
+    bit(WrOpcode::read) * 2 - 1,                                   // RC
+    sends_only | bit(WrOpcode::write) | bit(WrOpcode::write_imm),  // UC
+    sends_only,                                                    // UD
+};
+
+// Bytes that go out with the request; the others bring bytes in, or have none.
+constexpr bool carries_data(WrOpcode opcode) { return !answered_by_data(opcode) && !is_local(opcode); }
+
+constexpr std::uint64_t atomic_bytes = 8;
+
+}  // namespace
+
+SendQueue::SendQueue(QpType type, const QpLimits& limits)
+    : type_(type),
+      limits_(limits),
       ring_(limits.send_depth),
       sges_(ring_.slots() * limits.send_sges),
-      inline_store_(ring_.slots() * limits.inline_bytes) {}
+      inline_store_(ring_.slots() * limits.inline_bytes),
+      operands_(type == QpType::rc ? ring_.slots() : 0),
+      targets_(type == QpType::ud ? ring_.slots() : 0) {}
 
 PostResult SendQueue::admit(const SendWr& wr, std::uint64_t length, std::size_t unpolled) const {
-  if (wr.opcode > WrOpcode::read) return PostResult::invalid;
+  if (wr.opcode > WrOpcode::bind_mw || (offered[static_cast<std::size_t>(type_)] & bit(wr.opcode)) == 0)
+    return PostResult::invalid;
+  if (type_ == QpType::ud && wr.target == nullptr) return PostResult::invalid;
+  if (wr.opcode == WrOpcode::bind_mw && wr.bind == nullptr) return PostResult::invalid;
+  if (is_local(wr.opcode) && !wr.sges.empty()) return PostResult::invalid;
   if (wr.sges.size() > limits_.send_sges) return PostResult::too_many_sges;
+  if (is_atomic(wr.opcode) && length != atomic_bytes) return PostResult::invalid;
   if (length > max_message_bytes) return PostResult::too_long;
-  // A READ brings bytes in: there is nothing it could carry inline.
-  if (wr.inline_data && (length > limits_.inline_bytes || wr.opcode == WrOpcode::read))
+  if (wr.inline_data && (length > limits_.inline_bytes || !carries_data(wr.opcode)))
     return PostResult::inline_too_long;
   if (ring_.size() + unpolled >= limits_.send_depth) return PostResult::queue_full;
   return PostResult::ok;
@@ -74,6 +100,7 @@ PostResult SendQueue::post(const SendWr& wr, std::size_t unpolled) {
   request.length = static_cast<std::uint32_t>(length);
   request.immediate = wr.immediate;
   request.rkey = wr.rkey;
+  request.invalidate = wr.invalidate;
   request.opcode = wr.opcode;
   request.signaled = wr.signaled || limits_.signal_all;
   request.solicited = wr.solicited;
@@ -86,8 +113,18 @@ PostResult SendQueue::post(const SendWr& wr, std::size_t unpolled) {
     std::copy(wr.sges.begin(), wr.sges.end(), store.begin());
     request.sges = store;
   }
-  if (wr.opcode == WrOpcode::read) last_read_ = sequence + 1;
+  if (answered_by_data(wr.opcode)) last_read_ = sequence + 1;
+  keep_extras(slot, wr);
   return PostResult::ok;
+}
+
+void SendQueue::keep_extras(std::size_t slot, const SendWr& wr) {
+  if (type_ == QpType::ud) targets_[slot] = *wr.target;
+  if (is_atomic(wr.opcode)) {
+    operands_[slot].compare = wr.compare;
+    operands_[slot].swap_or_add = wr.swap_or_add;
+  }
+  if (wr.opcode == WrOpcode::bind_mw) operands_[slot].bind = *wr.bind;
 }
 
 Bytes SendQueue::copy_inline(std::size_t slot, std::span<const Sge> sges) {

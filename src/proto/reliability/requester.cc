@@ -101,7 +101,8 @@ bool Requester::wants_transmit(TimePoint now) const {
   if (!operations_.can_send() || cursor_.sequence == sends.tail() || cursor_.sequence == failed_)
     return false;
   if (waiting_for_receiver_ && now < wait_until_) return false;
-  if (cursor_.sequence == planned_ && sends.fenced(cursor_.sequence)) return false;
+  if (cursor_.sequence == planned_ && (!operations_.may_begin() || sends.fenced(cursor_.sequence)))
+    return false;
   const std::size_t allowed_reads = std::max<std::size_t>(1, operations_.attributes().max_rd_atomic);
   if (sends[cursor_.sequence].opcode == WrOpcode::read && reads_.size() >= allowed_reads) return false;
   const std::uint64_t used = in_flight();
