@@ -35,7 +35,7 @@ CardImpl::CardImpl(const Config& config, std::unique_ptr<port::Port> port,
       devices_(make_devices(interfaces)),
       inflight_bytes_(config.inflight_bytes),
       port_(std::move(port)),
-      regions_(limits_.regions),
+      regions_(limits_.regions, limits_.windows),
       engine_(*port_, regions_) {
   if (progress_thread) thread_ = std::make_unique<ProgressThread>(engine_, *port_, armed_queues_);
 }
@@ -81,32 +81,90 @@ Result<void> CardImpl::destroy_domain(PdId domain) {
   if (found == domains_.end()) return fail(Errc::not_found, "there is no protection domain {}", domain.value);
   if (found->second.users > 0)
     return fail(Errc::in_use,
-                "protection domain {} still has {} regions and queue pairs: destroy those first",
+                "protection domain {} still has {} regions, windows and queues: destroy those first",
                 domain.value, found->second.users);
   domains_.erase(found);
   return {};
 }
 
-Result<RegionKeys> CardImpl::register_region(PdId domain, void* address, std::size_t bytes,
-                                             std::uint64_t iova, proto::Access access) {
-  FaultHandlers::ensure_on_top();
+// Whatever lives in a domain keeps it.
+Result<void> CardImpl::use_domain(PdId domain) {
   const std::lock_guard lock(mutex_);
   const auto found = domains_.find(domain.value);
   if (found == domains_.end()) return fail(Errc::not_found, "there is no protection domain {}", domain.value);
-  BEELINE_TRY(const Key key, regions_.add(domain, static_cast<std::byte*>(address), bytes, iova, access));
   ++found->second.users;
-  return RegionKeys{key, key};
+  return {};
+}
+
+void CardImpl::leave_domain(PdId domain) {
+  const std::lock_guard lock(mutex_);
+  --domains_.at(domain.value).users;
+}
+
+Result<RegionKeys> CardImpl::register_region(PdId domain, void* address, std::size_t bytes,
+                                             std::uint64_t iova, proto::Access access) {
+  FaultHandlers::ensure_on_top();
+  BEELINE_TRY_VOID(use_domain(domain));
+  const auto key = regions_.add(domain, static_cast<std::byte*>(address), bytes, iova, access);
+  if (!key) {
+    leave_domain(domain);
+    return tl::unexpected(key.error());
+  }
+  return RegionKeys{*key, *key};
 }
 
 // Waits for copies under way without the card's lock: only whoever copies is in our way.
 Result<void> CardImpl::deregister_region(Key lkey) {
   BEELINE_TRY(const PdId domain, regions_.remove(lkey));
-  const std::lock_guard lock(mutex_);
-  --domains_.at(domain.value).users;
+  leave_domain(domain);
   return {};
 }
 
-Result<CompletionQueue*> CardImpl::create_cq(std::uint32_t depth, Notifier notifier, void* cookie) {
+// The domain it moves to counts it from the start, the one it leaves until the end.
+Result<RegionKeys> CardImpl::reregister_region(Key lkey, const RegionChange& change) {
+  FaultHandlers::ensure_on_top();
+  if (change.domain) BEELINE_TRY_VOID(use_domain(*change.domain));
+  const auto before = regions_.change(lkey, change);
+  if (change.domain) leave_domain(before.value_or(*change.domain));
+  if (!before) return tl::unexpected(before.error());
+  return RegionKeys{lkey, lkey};
+}
+
+Result<Key> CardImpl::allocate_window(PdId domain, WindowType type) {
+  BEELINE_TRY_VOID(use_domain(domain));
+  auto key = regions_.add_window(domain, type);
+  if (!key) leave_domain(domain);
+  return key;
+}
+
+Result<void> CardImpl::deallocate_window(Key rkey) {
+  BEELINE_TRY(const PdId domain, regions_.remove_window(rkey));
+  leave_domain(domain);
+  return {};
+}
+
+Result<void> CardImpl::resize_cq(CompletionQueue*, std::uint32_t) {
+  return fail(Errc::unsupported, "completion queues are not resized");
+}
+Result<SharedQueue*> CardImpl::create_srq(PdId, std::uint32_t, std::uint32_t, EventSink, void*) {
+  return fail(Errc::unsupported, "there are no shared receive queues");
+}
+Result<void> CardImpl::destroy_srq(SharedQueue*) {
+  return fail(Errc::unsupported, "there are no shared receive queues");
+}
+Result<void> CardImpl::arm_srq(SharedQueue*, std::uint32_t) {
+  return fail(Errc::unsupported, "there are no shared receive queues");
+}
+std::uint32_t CardImpl::srq_limit(const SharedQueue*) const { return 0; }
+proto::PostResult CardImpl::post_srq_recv(SharedQueue*, const proto::RecvWr&) {
+  return proto::PostResult::invalid;
+}
+Result<proto::Path> CardImpl::resolve_path(int, const AddressVector&) {
+  return fail(Errc::unsupported, "there are no datagrams");
+}
+
+Result<CompletionQueue*> CardImpl::create_cq(std::uint32_t depth, Notifier notifier, void* cookie,
+                                             EventSink /*events*/) {
   if (depth == 0 || depth > limits_.cq_depth)
     return fail(Errc::invalid_argument, "a completion queue of {} entries: give 1 … {}", depth,
                 limits_.cq_depth);
@@ -165,6 +223,8 @@ Result<void> CardImpl::check_request(const QpRequest& request) const {
 Result<QueuePair*> CardImpl::create_qp(const QpRequest& request) {
   const std::lock_guard lock(mutex_);
   BEELINE_TRY_VOID(check_request(request));
+  if (request.type != proto::QpType::rc || request.shared_queue != nullptr)
+    return fail(Errc::unsupported, "only reliable connections, with receive queues of their own");
   if (queue_pairs_.size() >= limits_.queue_pairs)
     return fail(Errc::resource_exhausted, "{} queue pairs exist, and that is the limit", queue_pairs_.size());
   proto::QpSetup setup;
@@ -188,6 +248,7 @@ Result<void> CardImpl::destroy_qp(QueuePair* qp) {
   const auto found = queue_pairs_.find(qp);
   if (found == queue_pairs_.end()) return fail(Errc::not_found, "there is no such queue pair");
   Engine::Exclusive(engine_).remove(*qp);
+  regions_.unbind_windows_of(qp->qpn);
   qp->send_cq->purge(qp->qpn);
   qp->receive_cq->purge(qp->qpn);
   --qp->send_cq->users;

@@ -39,7 +39,11 @@ std::vector<Device> make_devices(std::span<const port::Interface> interfaces);
 struct Limits {
   std::uint32_t queue_pairs = 65535, completion_queues = 65536, regions = 65536, domains = 65536;
   std::uint32_t queue_depth = 16384, sges = static_cast<std::uint32_t>(proto::max_sge), cq_depth = 1u << 20;
-  std::uint32_t reads_per_qp = 16;
+  std::uint32_t reads_per_qp = 16;  // READs and atomics, per direction
+  std::uint32_t shared_queues = 65536, shared_queue_depth = 16384;
+  std::uint32_t windows = 65536;          // of both types together
+  std::uint32_t address_handles = 65536;  // whoever keeps them counts them
+  std::uint32_t inline_bytes = static_cast<std::uint32_t>(proto::max_inline_bytes);
 };
 
 struct CardCounters {
@@ -56,8 +60,25 @@ struct CardCounters {
 // thread, must not block nor call back into the card.
 using Notifier = void (*)(void* cookie);
 
+// What happens to an object beside completions (IBTA vol. 1, 11.6.3).
+enum class CardEvent : std::uint8_t {
+  completion_queue_error,  // of a completion queue: it overran
+  qp_communication_established,
+  qp_send_queue_drained,
+  qp_fatal,
+  qp_invalid_request,
+  qp_access_violation,
+  qp_last_request_reached,
+  shared_queue_limit,  // of a shared receive queue: fewer than the armed limit are left
+};
+
+// Called with the cookie given to the object that the event is of; from any thread, must not block nor
+// call back into the card. Not called any more once destroying the object has returned.
+using EventSink = void (*)(void* cookie, CardEvent event);
+
 class CompletionQueue;  // opaque
 class QueuePair;        // opaque
+class SharedQueue;      // opaque: a receive queue that several queue pairs take from
 
 struct RegionKeys {
   Key lkey{};
@@ -70,11 +91,32 @@ struct QpRequest {
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* receive_cq = nullptr;
   proto::QpLimits limits;
+  proto::QpType type = proto::QpType::rc;
+  SharedQueue* shared_queue = nullptr;  // of the same domain; limits.receive_* mean nothing then
+  EventSink events = nullptr;
+  void* cookie = nullptr;  // of `events`
 };
 
-// The address vector of a modify with proto::attr::address_vector.
+// What a change of a region changes (ibv_rereg_mr(3)); what is left out stays.
+struct RegionChange {
+  struct Range {
+    void* address = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t iova = 0;  // ignored for a zero-based region
+  };
+  std::optional<PdId> domain = {};
+  std::optional<Range> range = {};
+  std::optional<proto::Access> access = {};
+};
+
+// Memory windows (IBTA vol. 1, 10.6.7.2): one of type 1 serves its domain, and binding it again moves it; one
+// of type 2 serves the queue pair that bound it, and must be invalidated before it is bound again. Values as
+// in enum ibv_mw_type.
+enum class WindowType : std::uint8_t { type_1 = 1, type_2 = 2 };
+
+// Where to send: the address vector of a modify with proto::attr::address_vector, or an address handle.
 struct AddressVector {
-  int gid_index = 0;  // of the device of the queue pair
+  int gid_index = 0;  // of the device of the queue pair, or of the handle
   Gid destination;
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;
@@ -100,25 +142,52 @@ class Card {
   virtual Result<PdId> create_domain() = 0;
   virtual Result<void> destroy_domain(PdId domain) = 0;
 
-  // Remote addresses of the region run from `iova`. Closing waits until no copy is under way
-  // (the region's gate); afterwards nothing lands in that memory.
+  // Work requests and peers call the region's first byte `iova`, or 0 with Access::zero_based. Rights of
+  // peers to write or to do atomics need local_write. Closing waits until no copy is under way (the
+  // region's gate); afterwards nothing lands in that memory. A region with windows bound is in use.
   virtual Result<RegionKeys> register_region(PdId domain, void* address, std::size_t bytes,
                                              std::uint64_t iova, proto::Access access) = 0;
   virtual Result<void> deregister_region(Key lkey) = 0;
+  // Takes the region away, changes it and gives it back under the same keys: packets that come in between are
+  // refused. When it fails the region is as it was. Not for a region with windows bound.
+  virtual Result<RegionKeys> reregister_region(Key lkey, const RegionChange& change) = 0;
 
-  virtual Result<CompletionQueue*> create_cq(std::uint32_t depth, Notifier notifier, void* cookie) = 0;
+  // The key is good for nothing until the window is bound by a work request (proto::WindowBind). All keys
+  // that a window ever has share their upper 24 bits; of WindowBind::new_rkey only the lower 8 bits are
+  // taken, whatever the type (as with ibv_inc_rkey(3)), and a type 1 window takes no key twice in a row.
+  virtual Result<Key> allocate_window(PdId domain, WindowType type) = 0;
+  // With any key that the window has or had.
+  virtual Result<void> deallocate_window(Key rkey) = 0;
+
+  // `notifier` and `events` get the same cookie.
+  virtual Result<CompletionQueue*> create_cq(std::uint32_t depth, Notifier notifier, void* cookie,
+                                             EventSink events = nullptr) = 0;
   virtual Result<void> destroy_cq(CompletionQueue* cq) = 0;
+  // Completions that wait stay, in order. When more of them wait than fit, the queue is as it was.
+  virtual Result<void> resize_cq(CompletionQueue* cq, std::uint32_t depth) = 0;
   // Takes completions; when there are none, drives the engine once and looks again.
   // Returns how many, or -1 after an overrun.
   virtual int poll_cq(CompletionQueue* cq, std::span<proto::Completion> out) = 0;
   // The next completion (solicited or failed ones only, if asked) calls the notifier, once.
   virtual void arm_cq(CompletionQueue* cq, bool solicited_only) = 0;
 
+  virtual Result<SharedQueue*> create_srq(PdId domain, std::uint32_t depth, std::uint32_t sges,
+                                          EventSink events = nullptr, void* cookie = nullptr) = 0;
+  virtual Result<void> destroy_srq(SharedQueue* queue) = 0;
+  // The first time that fewer than `limit` receives are left, there is one event; 0 asks for none.
+  virtual Result<void> arm_srq(SharedQueue* queue, std::uint32_t limit) = 0;
+  virtual std::uint32_t srq_limit(const SharedQueue* queue) const = 0;  // armed, or 0
+  virtual proto::PostResult post_srq_recv(SharedQueue* queue, const proto::RecvWr& request) = 0;
+
+  // Where datagrams of an address handle go; opens the address that they leave from.
+  virtual Result<proto::Path> resolve_path(int device, const AddressVector& address) = 0;
+
   virtual Result<QueuePair*> create_qp(const QpRequest& request) = 0;
   virtual Result<void> destroy_qp(QueuePair* qp) = 0;  // drops its completions from the queues
   virtual Qpn qpn(const QueuePair* qp) const = 0;
   virtual Result<void> modify_qp(QueuePair* qp, const proto::QpAttr& attributes, std::uint32_t mask,
                                  const AddressVector* address) = 0;
+  // In any state; a queue pair for datagrams has no address vector and no path MTU.
   virtual proto::QpAttr query_qp(QueuePair* qp, AddressVector* address) = 0;
   virtual proto::QpCounters qp_counters(QueuePair* qp) = 0;
   virtual proto::PostResult post_send(QueuePair* qp, const proto::SendWr& request) = 0;

@@ -33,10 +33,26 @@ class CardImpl final : public Card {
                                      proto::Access access) override;
   Result<void> deregister_region(Key lkey) override;
 
-  Result<CompletionQueue*> create_cq(std::uint32_t depth, Notifier notifier, void* cookie) override;
+  Result<RegionKeys> reregister_region(Key lkey, const RegionChange& change) override;
+
+  Result<Key> allocate_window(PdId domain, WindowType type) override;
+  Result<void> deallocate_window(Key rkey) override;
+
+  Result<CompletionQueue*> create_cq(std::uint32_t depth, Notifier notifier, void* cookie,
+                                     EventSink events) override;
   Result<void> destroy_cq(CompletionQueue* cq) override;
+  Result<void> resize_cq(CompletionQueue* cq, std::uint32_t depth) override;
   int poll_cq(CompletionQueue* cq, std::span<proto::Completion> out) override;
   void arm_cq(CompletionQueue* cq, bool solicited_only) override;
+
+  Result<SharedQueue*> create_srq(PdId domain, std::uint32_t depth, std::uint32_t sges, EventSink events,
+                                  void* cookie) override;
+  Result<void> destroy_srq(SharedQueue* queue) override;
+  Result<void> arm_srq(SharedQueue* queue, std::uint32_t limit) override;
+  std::uint32_t srq_limit(const SharedQueue* queue) const override;
+  proto::PostResult post_srq_recv(SharedQueue* queue, const proto::RecvWr& request) override;
+
+  Result<proto::Path> resolve_path(int device, const AddressVector& address) override;
 
   Result<QueuePair*> create_qp(const QpRequest& request) override;
   Result<void> destroy_qp(QueuePair* qp) override;
@@ -52,9 +68,11 @@ class CardImpl final : public Card {
 
  private:
   struct Domain {
-    std::uint32_t users = 0;  // regions and queue pairs
+    std::uint32_t users = 0;  // regions, windows, queue pairs and shared receive queues
   };
 
+  Result<void> use_domain(PdId domain);
+  void leave_domain(PdId domain);
   Result<void> check_request(const QpRequest& request) const;
   Result<Route> open_route(const QueuePair& qp, const AddressVector& address);
   void use_port_buffers(Engine::Exclusive& engine);

@@ -59,6 +59,11 @@ bool in_guarded_copy(std::uintptr_t pc) {
          pc < machine::address_of(beeline_guarded_copy_end);
 }
 
+bool in_guarded_atomic(std::uintptr_t pc) {
+  return pc >= machine::address_of(beeline_guarded_atomic_begin) &&
+         pc < machine::address_of(beeline_guarded_atomic_end);
+}
+
 // An address that no mapping can have (non-canonical) is reported by x86-64 as SI_KERNEL with address 0.
 bool in_guarded_call(const siginfo_t& info) {
   if (guarded_call.begin == guarded_call.end) return false;
@@ -71,6 +76,10 @@ bool recover(const siginfo_t& info, ucontext_t& context) {
   if (info.si_code <= 0) return false;  // sent by a process, not by a fault
   if (in_guarded_copy(machine::program_counter(context))) {
     machine::jump(context, beeline_guarded_copy_fault);
+    return true;
+  }
+  if (in_guarded_atomic(machine::program_counter(context))) {
+    machine::jump(context, beeline_guarded_atomic_fault);
     return true;
   }
   if (in_guarded_call(info)) {
@@ -173,6 +182,17 @@ void FaultHandlers::ensure_on_top() {
 
 bool copy_guarded(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   return beeline_guarded_copy(to, from, bytes) == 0;
+}
+
+bool compare_swap_guarded(std::byte* at, std::uint64_t compare, std::uint64_t swap,
+                          std::uint64_t& before) noexcept {
+  before = compare;
+  return beeline_guarded_compare_swap(at, &before, swap) == 0;
+}
+
+bool fetch_add_guarded(std::byte* at, std::uint64_t add, std::uint64_t& before) noexcept {
+  before = add;
+  return beeline_guarded_fetch_add(at, &before) == 0;
 }
 
 bool crc_guarded(wire::Icrc& crc, Bytes data) noexcept {

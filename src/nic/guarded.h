@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/bytes.h"
 #include "wire/icrc.h"
@@ -16,6 +17,12 @@ namespace beeline::nic {
 // Copies without looking at what lies there. False after a fault: any part of the bytes may
 // have been copied. The ranges must not overlap.
 [[nodiscard]] bool copy_guarded(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+
+// Atomic among all that do it this way, in any process. `at` is a multiple of 8; the value lies there in
+// host order. False after a fault: nothing has changed.
+[[nodiscard]] bool compare_swap_guarded(std::byte* at, std::uint64_t compare, std::uint64_t swap,
+                                        std::uint64_t& before) noexcept;
+[[nodiscard]] bool fetch_add_guarded(std::byte* at, std::uint64_t add, std::uint64_t& before) noexcept;
 
 // Continues `crc` over `data`. False after a fault: `crc` is as it was.
 [[nodiscard]] bool crc_guarded(wire::Icrc& crc, Bytes data) noexcept;

@@ -29,6 +29,37 @@ beeline_guarded_copy_fault:
   .size beeline_guarded_copy, . - beeline_guarded_copy
 
   .p2align 4
+  .globl beeline_guarded_compare_swap, beeline_guarded_fetch_add
+  .hidden beeline_guarded_compare_swap, beeline_guarded_fetch_add
+  .globl beeline_guarded_atomic_begin, beeline_guarded_atomic_end, beeline_guarded_atomic_fault
+  .hidden beeline_guarded_atomic_begin, beeline_guarded_atomic_end, beeline_guarded_atomic_fault
+  .type beeline_guarded_compare_swap, @function
+  .type beeline_guarded_fetch_add, @function
+beeline_guarded_compare_swap:
+  .cfi_startproc
+  mov (%rsi), %rax
+beeline_guarded_atomic_begin:
+  lock cmpxchg %rdx, (%rdi)
+  mov %rax, (%rsi)
+  xor %eax, %eax
+  ret
+  .cfi_endproc
+  .size beeline_guarded_compare_swap, . - beeline_guarded_compare_swap
+beeline_guarded_fetch_add:
+  .cfi_startproc
+  mov (%rsi), %rax
+  lock xadd %rax, (%rdi)
+beeline_guarded_atomic_end:
+  mov %rax, (%rsi)
+  xor %eax, %eax
+  ret
+beeline_guarded_atomic_fault:
+  mov $1, %eax
+  ret
+  .cfi_endproc
+  .size beeline_guarded_fetch_add, . - beeline_guarded_fetch_add
+
+  .p2align 4
   .globl beeline_guarded_call, beeline_guarded_call_fault
   .hidden beeline_guarded_call, beeline_guarded_call_fault
   .type beeline_guarded_call, @function
@@ -100,6 +131,47 @@ beeline_guarded_copy_fault:
   ret
   .cfi_endproc
   .size beeline_guarded_copy, . - beeline_guarded_copy
+
+  .p2align 4
+  .globl beeline_guarded_compare_swap, beeline_guarded_fetch_add
+  .hidden beeline_guarded_compare_swap, beeline_guarded_fetch_add
+  .globl beeline_guarded_atomic_begin, beeline_guarded_atomic_end, beeline_guarded_atomic_fault
+  .hidden beeline_guarded_atomic_begin, beeline_guarded_atomic_end, beeline_guarded_atomic_fault
+  .type beeline_guarded_compare_swap, %function
+  .type beeline_guarded_fetch_add, %function
+beeline_guarded_compare_swap:
+  .cfi_startproc
+  ldr x3, [x1]
+beeline_guarded_atomic_begin:
+1:
+  ldaxr x4, [x0]
+  cmp x4, x3
+  b.ne 2f
+  stlxr w5, x2, [x0]
+  cbnz w5, 1b
+2:
+  str x4, [x1]
+  mov w0, #0
+  ret
+  .cfi_endproc
+  .size beeline_guarded_compare_swap, . - beeline_guarded_compare_swap
+beeline_guarded_fetch_add:
+  .cfi_startproc
+  ldr x3, [x1]
+1:
+  ldaxr x4, [x0]
+  add x5, x4, x3
+  stlxr w6, x5, [x0]
+  cbnz w6, 1b
+beeline_guarded_atomic_end:
+  str x4, [x1]
+  mov w0, #0
+  ret
+beeline_guarded_atomic_fault:
+  mov w0, #1
+  ret
+  .cfi_endproc
+  .size beeline_guarded_fetch_add, . - beeline_guarded_fetch_add
 
   .p2align 4
   .globl beeline_guarded_call, beeline_guarded_call_fault

@@ -15,6 +15,15 @@ extern const char beeline_guarded_copy_begin[];
 extern const char beeline_guarded_copy_end[];
 extern const char beeline_guarded_copy_fault[];
 
+// Atomic with respect to everybody who uses this processor's atomic instructions. `at` is a multiple
+// of 8. *value goes in (what to compare with, what to add) and what was there before comes out. Return 0,
+// or 1 when the handler sent them to beeline_guarded_atomic_fault, *value being as it was.
+int beeline_guarded_compare_swap(void* at, std::uint64_t* value, std::uint64_t swap) noexcept;
+int beeline_guarded_fetch_add(void* at, std::uint64_t* value) noexcept;
+extern const char beeline_guarded_atomic_begin[];
+extern const char beeline_guarded_atomic_end[];
+extern const char beeline_guarded_atomic_fault[];
+
 // Stores its stack pointer to *stack, calls function(argument) and returns 0; or 1 when the
 // handler restored that stack pointer and sent it to beeline_guarded_call_fault. The
 // function must own nothing that leaving it in the middle would leak.

@@ -46,6 +46,43 @@ wire::Icrc new_crc() {
   return crc;
 }
 
+TEST(Guarded, AtomicsOfManyThreadsLoseNothing) {
+  alignas(8) std::uint64_t counter = 0, ticket = 0;
+  constexpr std::uint64_t rounds = 20000;
+  const auto work = [&] {
+    std::uint64_t before = 0;
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+      ASSERT_TRUE(fetch_add_guarded(reinterpret_cast<std::byte*>(&counter), 1, before));
+      std::uint64_t expected = 0;
+      do {
+        expected = before;
+        ASSERT_TRUE(
+            compare_swap_guarded(reinterpret_cast<std::byte*>(&ticket), expected, expected + 2, before));
+      } while (before != expected);
+    }
+  };
+  std::thread one(work), two(work);
+  one.join();
+  two.join();
+  EXPECT_EQ(counter, 2 * rounds);
+  EXPECT_EQ(ticket, 4 * rounds);
+}
+
+TEST(Guarded, AtomicsOnMemoryThatIsNotThereAreAFault) {
+  const FaultHandlers handlers;
+  Pages pages;
+  std::uint64_t before = 0;
+  for (const int protection : {PROT_NONE, PROT_READ}) {
+    pages.protect_middle(protection);
+    EXPECT_FALSE(fetch_add_guarded(pages.middle(), 1, before));
+    EXPECT_FALSE(compare_swap_guarded(pages.middle() + 8, 0, 1, before));
+  }
+  pages.unmap_middle();
+  EXPECT_FALSE(fetch_add_guarded(pages.middle(), 1, before));
+  EXPECT_FALSE(compare_swap_guarded(pages.middle() + page - 8, 0, 1, before));
+  EXPECT_TRUE(fetch_add_guarded(pages.data(), 1, before));
+}
+
 TEST(Guarded, CopiesEveryByteOfEverySize) {
   const FaultHandlers handlers;
   std::vector<std::byte> from(600), to(600);

@@ -1,9 +1,6 @@
 #include "nic/region_table.h"
 
-#include <bit>
-
 #include "base/check.h"
-#include "base/random.h"
 #include "nic/guarded.h"
 
 namespace beeline::nic {
@@ -12,11 +9,6 @@ using proto::Access;
 using proto::MemoryStatus;
 
 namespace {
-
-// Half of the entries stay free, so that drawing a key rarely takes more than one try.
-std::size_t bucket_count(std::uint32_t max_regions, std::uint32_t bucket_entries) {
-  return std::bit_ceil(std::max<std::size_t>(1, std::size_t{max_regions} * 2 / bucket_entries));
-}
 
 // Without overflow, whatever address and length a peer sends.
 bool in_bounds(const Region& region, std::uint64_t address, std::uint64_t length) {
@@ -34,51 +26,38 @@ Result<void> check_range(const std::byte* memory, std::size_t bytes, std::uint64
   return {};
 }
 
+// IBTA vol. 1, 10.6.3.1: remote write or atomics without local write are no valid combination.
+Result<void> check_rights(Access access) {
+  const bool writes =
+      proto::allows(access, Access::remote_write) || proto::allows(access, Access::remote_atomic);
+  if (writes && !proto::allows(access, Access::local_write))
+    return fail(Errc::invalid_argument,
+                "remote write or atomic access to a region needs local write access too");
+  return {};
+}
+
+// What comes from outside asks for one of these; nothing of this side does.
+bool is_remote(Access need) {
+  return proto::allows(need, Access::remote_write) || proto::allows(need, Access::remote_read) ||
+         proto::allows(need, Access::remote_atomic);
+}
+
 }  // namespace
 
-RegionTable::RegionTable(std::uint32_t max_regions)
-    : buckets_(bucket_count(max_regions, bucket_entries)),
-      blocks_((max_regions + block_regions - 1) / block_regions),
-      max_regions_(max_regions) {}
+RegionTable::RegionTable(std::uint32_t max_regions, std::uint32_t max_windows)
+    : keys_(max_regions + max_windows),
+      blocks_((max_regions + max_windows + block_regions - 1) / block_regions),
+      max_regions_(max_regions),
+      max_windows_(max_windows) {}
 
 RegionTable::~RegionTable() {
   for (auto& block : blocks_) delete block.load(std::memory_order_relaxed);
 }
 
-Region& RegionTable::region_at(std::uint32_t place) {
-  return blocks_[place / block_regions].load(std::memory_order_acquire)->regions[place % block_regions];
-}
-
-std::atomic<std::uint64_t>* RegionTable::find_entry(Key key) {
-  for (auto& entry : bucket_of(key).entries) {
-    const std::uint64_t value = entry.load(std::memory_order_acquire);
-    if (value != 0 && static_cast<std::uint32_t>(value >> 32) == key.value) return &entry;
-  }
-  return nullptr;
-}
-
-Region* RegionTable::find(Key key) {
-  const auto* entry = find_entry(key);
-  if (entry == nullptr) return nullptr;
-  const auto place_plus_one = static_cast<std::uint32_t>(entry->load(std::memory_order_acquire));
-  return place_plus_one == 0 ? nullptr : &region_at(place_plus_one - 1);
-}
-
-// A key that is new and whose bucket has room; returns the free entry.
-std::atomic<std::uint64_t>* RegionTable::draw_key(Key& key) {
-  for (;;) {
-    key = Key{static_cast<std::uint32_t>(secure_random())};
-    // 0 and ~0 look like "no key" to many programs.
-    if (key.value == 0 || key.value == UINT32_MAX || find_entry(key) != nullptr) continue;
-    for (auto& entry : bucket_of(key).entries)
-      if (entry.load(std::memory_order_relaxed) == 0) return &entry;
-  }
-}
-
 std::uint32_t RegionTable::take_place() {
   if (free_places_.empty()) {
     blocks_[places_ / block_regions].store(new Block, std::memory_order_release);
-    for (std::uint32_t i = block_regions; i-- > 0;) free_places_.push_back(places_ + i);
+    for (std::uint32_t i = block_regions; i-- > 0;) free_places_.push_back(places_ + i + 1);
     places_ += block_regions;
   }
   const std::uint32_t place = free_places_.back();
@@ -86,19 +65,33 @@ std::uint32_t RegionTable::take_place() {
   return place;
 }
 
+void RegionTable::give_back_place(std::uint32_t place) { free_places_.push_back(place & ~window_bit); }
+
+Result<KeyTable::Entry*> RegionTable::find_region(Key key) {
+  KeyTable::Entry* entry = keys_.find_family(key);
+  if (entry == nullptr || entry->key() != key || is_window(entry->place()))
+    return fail(Errc::not_found, "no memory region has the key {:#010x}", key.value);
+  const Region& region = region_at(entry->place());
+  if (region.busy) return fail(Errc::in_use, "memory region {:#010x} is being changed", key.value);
+  if (region.windows > 0)
+    return fail(Errc::in_use, "memory region {:#010x} has {} windows bound: unbind those first", key.value,
+                region.windows);
+  return entry;
+}
+
 Result<Key> RegionTable::add(PdId domain, std::byte* memory, std::size_t bytes, std::uint64_t iova,
                              Access access) {
+  if (proto::allows(access, Access::zero_based)) iova = 0;
   BEELINE_TRY_VOID(check_range(memory, bytes, iova));
-  // IBTA vol. 1, 10.6.3.1: remote write without local write is no valid combination.
-  if (proto::allows(access, Access::remote_write) && !proto::allows(access, Access::local_write))
-    return fail(Errc::invalid_argument, "remote write access to a region needs local write access too");
+  BEELINE_TRY_VOID(check_rights(access));
   const std::lock_guard lock(mutex_);
   if (size() >= max_regions_)
     return fail(Errc::resource_exhausted, "{} memory regions are registered, and that is the limit", size());
   Key key;
-  auto* entry = draw_key(key);
+  auto* entry = keys_.draw(key);
   const std::uint32_t place = take_place();
   Region& region = region_at(place);
+  region.kind = Region::Kind::region;
   region.key = key;
   region.domain = domain;
   region.memory = memory;
@@ -106,51 +99,96 @@ Result<Key> RegionTable::add(PdId domain, std::byte* memory, std::size_t bytes, 
   region.iova = iova;
   region.access = access;
   region.gate.open();
-  entry->store(std::uint64_t{key.value} << 32 | (place + 1), std::memory_order_release);
+  entry->set(key, place);
   size_.fetch_add(1, std::memory_order_relaxed);
   return key;
 }
 
+// The key goes first. Then it takes as long as it takes until everybody has left, without the lock.
 Result<PdId> RegionTable::remove(Key key) {
-  const std::lock_guard lock(mutex_);
-  auto* entry = find_entry(key);
-  if (entry == nullptr) return fail(Errc::not_found, "no memory region has the key {:#010x}", key.value);
-  const std::uint32_t place = static_cast<std::uint32_t>(entry->load(std::memory_order_relaxed)) - 1;
-  entry->store(0, std::memory_order_release);
+  std::unique_lock lock(mutex_);
+  BEELINE_TRY(auto* entry, find_region(key));
+  const std::uint32_t place = entry->place();
   Region& region = region_at(place);
+  region.busy = true;
+  entry->clear();
+  lock.unlock();
   region.gate.close();
-  const PdId domain = region.domain;
-  free_places_.push_back(place);
+  lock.lock();
+  region.busy = false;
+  give_back_place(place);
   size_.fetch_sub(1, std::memory_order_relaxed);
-  return domain;
+  return region.domain;
+}
+
+Result<PdId> RegionTable::change(Key key, const RegionChange& change) {
+  std::unique_lock lock(mutex_);
+  BEELINE_TRY(auto* entry, find_region(key));
+  Region& region = region_at(entry->place());
+  const Access access = change.access.value_or(region.access);
+  RegionChange::Range range =
+      change.range.value_or(RegionChange::Range{region.memory, region.bytes, region.iova});
+  if (proto::allows(access, Access::zero_based)) range.iova = 0;
+  BEELINE_TRY_VOID(check_range(static_cast<std::byte*>(range.address), range.bytes, range.iova));
+  BEELINE_TRY_VOID(check_rights(access));
+  region.busy = true;
+  lock.unlock();
+  region.gate.close();
+  lock.lock();
+  const PdId before = region.domain;
+  region.domain = change.domain.value_or(before);
+  region.memory = static_cast<std::byte*>(range.address);
+  region.bytes = range.bytes;
+  region.iova = range.iova;
+  region.access = access;
+  region.busy = false;
+  region.gate.open();
+  return before;
+}
+
+MemoryStatus RegionTable::enter_briefly(PdId domain, Key key, std::uint64_t address, std::uint64_t length,
+                                        Access need, RegionUse& use) {
+  const std::uint32_t place = keys_.find(key);
+  if (place == 0) return MemoryStatus::bad_key;
+  Region& region = region_at(place);
+  if (!region.gate.enter()) return MemoryStatus::bad_key;
+  RegionUse inside(&region);
+  // Between look-up and gate the place may have gone to another region.
+  if (region.key != key) return MemoryStatus::bad_key;
+  if (region.domain != domain) return MemoryStatus::wrong_domain;
+  if (!in_bounds(region, address, length)) return MemoryStatus::out_of_bounds;
+  if (!proto::allows(region.access, need)) return MemoryStatus::no_permission;
+  // A window's key is no L_Key.
+  if (is_window(place) && !is_remote(need)) return MemoryStatus::bad_key;
+  inside.point_to(region.memory + (address - region.iova));
+  use = std::move(inside);
+  return MemoryStatus::ok;
 }
 
 MemoryStatus RegionTable::enter(PdId domain, Key key, std::uint64_t address, std::uint64_t length,
                                 Access need, RegionUse& use) {
-  Region* region = find(key);
-  if (region == nullptr || !region->gate.enter()) return MemoryStatus::bad_key;
-  RegionUse inside(region);
-  // Between look-up and gate the place may have gone to another region.
-  if (region->key != key) return MemoryStatus::bad_key;
-  if (region->domain != domain) return MemoryStatus::wrong_domain;
-  if (!in_bounds(*region, address, length)) return MemoryStatus::out_of_bounds;
-  if (!proto::allows(region->access, need)) return MemoryStatus::no_permission;
-  inside.point_to(region->memory + (address - region->iova));
-  use = std::move(inside);
-  return MemoryStatus::ok;
+  const auto status = enter_briefly(domain, key, address, length, need, use);
+  if (status != MemoryStatus::ok || use.region()->under == nullptr) return status;
+  // Open as long as somebody is inside a window that is bound to it.
+  BEELINE_CHECK(use.region()->under->gate.enter());
+  RegionUse below(use.region()->under);
+  below.point_to(use.bytes());
+  use = std::move(below);
+  return status;
 }
 
 MemoryStatus RegionTable::check(PdId domain, Key key, std::uint64_t address, std::uint64_t length,
                                 Access need) {
   if (length == 0) return MemoryStatus::ok;
   RegionUse use;
-  return enter(domain, key, address, length, need, use);
+  return enter_briefly(domain, key, address, length, need, use);
 }
 
 MemoryStatus RegionTable::write(PdId domain, Key key, std::uint64_t address, Bytes data, Access need) {
   if (data.empty()) return MemoryStatus::ok;
   RegionUse use;
-  if (const auto status = enter(domain, key, address, data.size(), need, use); status != MemoryStatus::ok)
+  if (const auto status = enter_briefly(domain, key, address, data.size(), need, use);
+      status != MemoryStatus::ok)
     return status;
   return copy_guarded(use.bytes(), data.data(), data.size()) ? MemoryStatus::ok : MemoryStatus::fault;
 }
@@ -158,9 +196,26 @@ MemoryStatus RegionTable::write(PdId domain, Key key, std::uint64_t address, Byt
 MemoryStatus RegionTable::read(PdId domain, Key key, std::uint64_t address, MutableBytes out, Access need) {
   if (out.empty()) return MemoryStatus::ok;
   RegionUse use;
-  if (const auto status = enter(domain, key, address, out.size(), need, use); status != MemoryStatus::ok)
+  if (const auto status = enter_briefly(domain, key, address, out.size(), need, use);
+      status != MemoryStatus::ok)
     return status;
   return copy_guarded(out.data(), use.bytes(), out.size()) ? MemoryStatus::ok : MemoryStatus::fault;
+}
+
+MemoryStatus RegionTable::atomic(PdId domain, Key key, std::uint64_t address, proto::AtomicOp op,
+                                 std::uint64_t compare, std::uint64_t swap_or_add, std::uint64_t& before) {
+  RegionUse use;
+  if (const auto status =
+          enter_briefly(domain, key, address, sizeof(std::uint64_t), Access::remote_atomic, use);
+      status != MemoryStatus::ok)
+    return status;
+  // The address that the peer named is a multiple of 8; where it lies need not be.
+  if (reinterpret_cast<std::uintptr_t>(use.bytes()) % sizeof(std::uint64_t) != 0)
+    return MemoryStatus::no_permission;
+  const bool done = op == proto::AtomicOp::compare_swap
+                        ? compare_swap_guarded(use.bytes(), compare, swap_or_add, before)
+                        : fetch_add_guarded(use.bytes(), swap_or_add, before);
+  return done ? MemoryStatus::ok : MemoryStatus::fault;
 }
 
 }  // namespace beeline::nic

@@ -1,6 +1,10 @@
-// The registered memory of this process: random keys to regions, and the protocol's view
-// of it. Looking up, entering and leaving take no lock and allocate nothing; registering and
-// deregistering take one.
+// The registered memory of this process: random keys to regions and memory windows, and the
+// protocol's view of both. Looking up, entering and leaving take no lock and allocate nothing;
+// everything else takes one.
+//
+// Lock order: the table's mutex is the last one, below queue pairs and the engine. Nobody waits under it
+// for the gate of a region, which a batch of outgoing packets may hold; only for that of a window, which
+// nobody keeps longer than a copy takes.
 #pragma once
 
 #include <array>
@@ -11,13 +15,18 @@
 #include <vector>
 
 #include "base/result.h"
+#include "nic/card.h"
 #include "nic/gate.h"
+#include "nic/key_table.h"
 #include "proto/types.h"
 
 namespace beeline::nic {
 
-struct Region {
-  Gate gate;
+// A region, or a window on one (IBTA vol. 1, 10.6.7): the same to whoever asks with a key.
+struct alignas(64) Region {
+  enum class Kind : std::uint8_t { region, window_1, window_2 };
+
+  Gate gate;  // of a window: open while it is bound
   // Written while the gate is closed, read inside it.
   Key key;
   PdId domain;
@@ -25,6 +34,12 @@ struct Region {
   std::size_t bytes = 0;
   std::uint64_t iova = 0;  // the address that work requests and peers call `memory` by
   proto::Access access = proto::Access::none;
+  Kind kind = Kind::region;
+  Qpn owner{};  // of a bound type 2 window: who bound it
+  // Under the table's mutex.
+  bool busy = false;          // a region that is being changed or taken away
+  std::uint32_t windows = 0;  // bound to this region
+  Region* under = nullptr;    // of a bound window
 };
 
 // Being inside a region's gate, and the bytes that this was asked for.
@@ -46,6 +61,7 @@ class RegionUse {
 
   void point_to(std::byte* bytes) { bytes_ = bytes; }
   std::byte* bytes() const { return bytes_; }
+  const Region* region() const { return region_; }
   void release() {
     if (region_ != nullptr) region_->gate.leave();
     region_ = nullptr;
@@ -58,16 +74,25 @@ class RegionUse {
 
 class RegionTable final : public proto::Memory {
  public:
-  explicit RegionTable(std::uint32_t max_regions);
+  RegionTable(std::uint32_t max_regions, std::uint32_t max_windows);
   ~RegionTable() override;
 
   Result<Key> add(PdId domain, std::byte* memory, std::size_t bytes, std::uint64_t iova,
                   proto::Access access);
   // Returns when nobody copies to or from it any more. Nothing when there is no such key, else its domain.
   Result<PdId> remove(Key key);
+  // Returns when nobody copies by the old rules any more; the domain that it had.
+  Result<PdId> change(Key key, const RegionChange& change);
   std::uint32_t size() const { return size_.load(std::memory_order_relaxed); }
 
-  // Checks key, domain, bounds and rights, and stays inside the gate as long as `use` lives.
+  Result<Key> add_window(PdId domain, WindowType type);
+  // By any key of its family; the domain that it had.
+  Result<PdId> remove_window(Key key);
+  // A queue pair goes: what it has bound is bound no longer.
+  void unbind_windows_of(Qpn qpn);
+
+  // Checks key, domain, bounds and rights, and stays inside the gate as long as `use` lives. What a window
+  // let in holds the region under it, so that invalidating the window waits for no outgoing packet.
   proto::MemoryStatus enter(PdId domain, Key key, std::uint64_t address, std::uint64_t length,
                             proto::Access need, RegionUse& use);
 
@@ -77,35 +102,44 @@ class RegionTable final : public proto::Memory {
                             proto::Access need) override;
   proto::MemoryStatus read(PdId domain, Key key, std::uint64_t address, MutableBytes out,
                            proto::Access need) override;
+  proto::MemoryStatus atomic(PdId domain, Key key, std::uint64_t address, proto::AtomicOp op,
+                             std::uint64_t compare, std::uint64_t swap_or_add,
+                             std::uint64_t& before) override;
+  proto::MemoryStatus check_user(Key key, Qpn qpn) override;
+  proto::MemoryStatus invalidate(PdId domain, Qpn qpn, Key key) override;
+  proto::MemoryStatus bind(PdId domain, Qpn qpn, const proto::WindowBind& bind) override;
 
  private:
-  // A key picks one bucket; a key whose bucket is full is never given out. So a look-up reads
-  // one cache line whatever a stranger asks for.
-  static constexpr std::uint32_t bucket_entries = 8;
-  struct alignas(64) Bucket {
-    std::array<std::atomic<std::uint64_t>, bucket_entries> entries{};  // key << 32 | place + 1; 0: free
-  };
   static constexpr std::uint32_t block_regions = 256;
   struct Block {
     std::array<Region, block_regions> regions;
   };
+  // What the key table holds: the place, counted from 1, and whether it is a window's.
+  static constexpr std::uint32_t window_bit = 1u << 31;
 
-  Bucket& bucket_of(Key key) {
-    return buckets_[key.value & (static_cast<std::uint32_t>(buckets_.size()) - 1)];
+  Region& region_at(std::uint32_t place) const {
+    const std::uint32_t index = (place & ~window_bit) - 1;
+    return blocks_[index / block_regions].load(std::memory_order_acquire)->regions[index % block_regions];
   }
-  Region& region_at(std::uint32_t place);
-  Region* find(Key key);
-  std::atomic<std::uint64_t>* find_entry(Key key);
-  std::atomic<std::uint64_t>* draw_key(Key& key);
-  std::uint32_t take_place();
+  static bool is_window(std::uint32_t place) { return (place & window_bit) != 0; }
 
-  std::mutex mutex_;  // registering and deregistering
-  std::vector<Bucket> buckets_;
+  proto::MemoryStatus enter_briefly(PdId domain, Key key, std::uint64_t address, std::uint64_t length,
+                                    proto::Access need, RegionUse& use);
+  Result<KeyTable::Entry*> find_region(Key key);
+  std::uint32_t take_place();
+  void give_back_place(std::uint32_t place);
+  void unbind(Region& window);
+
+  std::mutex mutex_;  // registering, binding and their opposites
+  KeyTable keys_;
   std::vector<std::atomic<Block*>> blocks_;  // regions never move, and stay until the table goes
   std::vector<std::uint32_t> free_places_;
   std::uint32_t places_ = 0;  // in all blocks
-  std::uint32_t max_regions_;
-  std::atomic<std::uint32_t> size_{0};
+  const std::uint32_t max_regions_;
+  const std::uint32_t max_windows_;
+  std::atomic<std::uint32_t> size_{0};  // regions
+  std::uint32_t windows_ = 0;
+  std::atomic<std::uint32_t> type_2_windows_{0};  // nobody need be asked who uses a key while there is none
 };
 
 }  // namespace beeline::nic

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <set>
 #include <thread>
 
@@ -27,7 +28,7 @@ class RegionTableTest : public ::testing::Test {
     return *key;
   }
   FaultHandlers handlers_;
-  RegionTable table_{1000};
+  RegionTable table_{1000, 1000};
   std::vector<std::byte> memory_ = std::vector<std::byte>(4096);
 };
 
@@ -104,6 +105,7 @@ TEST_F(RegionTableTest, NonsenseIsRefused) {
   EXPECT_FALSE(table_.add(domain, memory, SIZE_MAX, 0, everything));
   EXPECT_FALSE(table_.add(domain, memory, 4096, UINT64_MAX - 100, everything));
   EXPECT_FALSE(table_.add(domain, memory, 4096, 0, Access::remote_write)) << "needs local write";
+  EXPECT_FALSE(table_.add(domain, memory, 4096, 0, Access::remote_atomic)) << "needs local write";
   EXPECT_FALSE(table_.remove(Key{123}));
 }
 
@@ -140,6 +142,89 @@ TEST_F(RegionTableTest, MemoryThatWentAwayIsAFault) {
   EXPECT_EQ(table_.write(domain, *key, 0, bytes, Access::remote_write), MemoryStatus::fault);
   EXPECT_EQ(table_.read(domain, *key, 0, bytes, Access::remote_read), MemoryStatus::fault);
   ::munmap(memory, page);
+}
+
+TEST_F(RegionTableTest, AZeroBasedRegionStartsAtZero) {
+  const Key key = add(everything | Access::zero_based, 0x1000);
+  EXPECT_EQ(table_.check(domain, key, 0, 4096, Access::remote_read), MemoryStatus::ok);
+  EXPECT_EQ(table_.check(domain, key, 0x1000, 1, Access::remote_read), MemoryStatus::out_of_bounds);
+}
+
+TEST_F(RegionTableTest, ChangeKeepsTheKeyAndWhatIsNotNamed) {
+  const Key key = add();
+  std::vector<std::byte> other(100);
+  EXPECT_EQ(table_.change(key, {.range = RegionChange::Range{other.data(), 100, 0x50}}).value(), domain);
+  const std::array data{std::byte{9}};
+  EXPECT_EQ(table_.write(domain, key, 0x50, data, Access::remote_write), MemoryStatus::ok);
+  EXPECT_EQ(other[0], std::byte{9});
+  EXPECT_EQ(table_.check(domain, key, 0x1000, 1, Access::none), MemoryStatus::out_of_bounds);
+
+  EXPECT_EQ(table_.change(key, {.access = Access::remote_read}).value(), domain);
+  EXPECT_EQ(table_.write(domain, key, 0x50, data, Access::remote_write), MemoryStatus::no_permission);
+  EXPECT_EQ(table_.check(domain, key, 0x50, 100, Access::remote_read), MemoryStatus::ok);
+
+  EXPECT_EQ(table_.change(key, {.domain = PdId{2}}).value(), domain);
+  EXPECT_EQ(table_.check(domain, key, 0x50, 1, Access::none), MemoryStatus::wrong_domain);
+  EXPECT_EQ(table_.change(key, {.domain = domain}).value(), PdId{2});
+
+  for (const RegionChange& bad :
+       {RegionChange{.access = Access::remote_write}, RegionChange{.access = Access::remote_atomic},
+        RegionChange{.range = RegionChange::Range{other.data(), 0, 0}},
+        RegionChange{.range = RegionChange::Range{nullptr, 10, 0}}})
+    EXPECT_EQ(table_.change(key, bad).error().code, Errc::invalid_argument);
+  EXPECT_EQ(table_.check(domain, key, 0x50, 100, Access::remote_read), MemoryStatus::ok) << "as it was";
+  EXPECT_EQ(table_.change(Key{123}, {}).error().code, Errc::not_found);
+}
+
+TEST_F(RegionTableTest, ChangeWaitsForWhoeverIsInside) {
+  const Key key = add();
+  RegionUse inside;
+  ASSERT_EQ(table_.enter(domain, key, 0x1000, 8, Access::none, inside), MemoryStatus::ok);
+  std::atomic<bool> changed{false};
+  std::thread changer([&] {
+    EXPECT_TRUE(table_.change(key, {.access = Access::none}).has_value());
+    changed = true;
+  });
+  while (table_.check(domain, key, 0x1000, 1, Access::none) == MemoryStatus::ok) std::this_thread::yield();
+  EXPECT_FALSE(changed);
+  EXPECT_EQ(table_.change(key, {}).error().code, Errc::in_use);
+  EXPECT_EQ(table_.remove(key).error().code, Errc::in_use);
+  inside.release();
+  changer.join();
+  EXPECT_EQ(table_.check(domain, key, 0x1000, 1, Access::none), MemoryStatus::ok);
+}
+
+TEST_F(RegionTableTest, AtomicsNeedTheirRightAndGiveWhatWasThere) {
+  const Key key = add(Access::local_write | Access::remote_atomic);
+  std::uint64_t before = 0, value = 5;
+  const auto memory = [&] {
+    std::memcpy(&value, memory_.data() + 8, sizeof value);
+    return value;
+  };
+  std::memcpy(memory_.data() + 8, &value, sizeof value);
+  using proto::AtomicOp;
+  EXPECT_EQ(table_.atomic(domain, key, 0x1008, AtomicOp::fetch_add, 0, 7, before), MemoryStatus::ok);
+  EXPECT_EQ(before, 5u);
+  EXPECT_EQ(memory(), 12u);
+  EXPECT_EQ(table_.atomic(domain, key, 0x1008, AtomicOp::compare_swap, 11, 99, before), MemoryStatus::ok);
+  EXPECT_EQ(before, 12u);
+  EXPECT_EQ(memory(), 12u) << "compared and found different";
+  EXPECT_EQ(table_.atomic(domain, key, 0x1008, AtomicOp::compare_swap, 12, 99, before), MemoryStatus::ok);
+  EXPECT_EQ(before, 12u);
+  EXPECT_EQ(memory(), 99u);
+  EXPECT_EQ(table_.atomic(domain, key, 0x1FF8, AtomicOp::fetch_add, 0, 1, before), MemoryStatus::ok);
+  EXPECT_EQ(table_.atomic(domain, key, 0x1FFC, AtomicOp::fetch_add, 0, 1, before),
+            MemoryStatus::out_of_bounds);
+  EXPECT_EQ(table_.atomic(domain, key, UINT64_MAX - 3, AtomicOp::fetch_add, 0, 1, before),
+            MemoryStatus::out_of_bounds);
+  const Key without = add();
+  EXPECT_EQ(table_.atomic(domain, without, 0x1008, AtomicOp::fetch_add, 0, 1, before),
+            MemoryStatus::no_permission);
+  const Key crooked =
+      table_.add(domain, memory_.data() + 4, 64, 0x1000, Access::local_write | Access::remote_atomic).value();
+  EXPECT_EQ(table_.atomic(domain, crooked, 0x1000, AtomicOp::fetch_add, 0, 1, before),
+            MemoryStatus::no_permission)
+      << "an aligned name for memory that is not";
 }
 
 TEST_F(RegionTableTest, NothingLandsAfterRemove) {

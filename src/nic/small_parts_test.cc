@@ -120,7 +120,7 @@ class ListsTest : public ::testing::Test {
     setup.memory = &regions_;
     return std::make_unique<QueuePair>(setup, QpRequest{});
   }
-  RegionTable regions_{8};
+  RegionTable regions_{8, 8};
   std::unique_ptr<QueuePair> a_ = make(1), b_ = make(2), c_ = make(3);
 };
 

@@ -1,10 +1,12 @@
 #include "proto/queue_pair.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "proto/ops/operations.h"
 #include "proto/reliability/requester.h"
 #include "proto/reliability/responder.h"
+#include "proto/unreliable/unreliable.h"
 
 namespace beeline::proto {
 
@@ -12,13 +14,16 @@ struct QueuePair::Parts {
   explicit Parts(const QpSetup& setup)
       : operations(setup),
         requester(operations, counters, setup.window_bytes),
-        responder(operations, counters) {}
+        responder(operations, counters) {
+    if (setup.type != QpType::rc) unreliable.emplace(setup, operations, counters);
+  }
 
   QpCounters counters;
   Operations operations;
   Requester requester;
   Responder responder;
-  bool requests_first = false;  // whose turn it is to fill the next batch
+  bool requests_first = false;           // whose turn it is to fill the next batch
+  std::optional<Unreliable> unreliable;  // of UC and UD, instead of requester and responder
 };
 
 namespace {
@@ -30,6 +35,11 @@ bool in_our_partition(std::uint16_t pkey) {
   return (pkey | membership) == wire::default_pkey;
 }
 
+constexpr wire::Service service_of(QpType type) {
+  constexpr wire::Service services[] = {wire::Service::rc, wire::Service::uc, wire::Service::ud};
+  return services[static_cast<std::size_t>(type)];
+}
+
 bool is_request(const TxDesc& desc) { return wire::info(desc.headers.bth.opcode).is_request(); }
 
 }  // namespace
@@ -38,6 +48,7 @@ QueuePair::QueuePair(const QpSetup& setup) : parts_(std::make_unique<Parts>(setu
 QueuePair::~QueuePair() = default;
 
 Result<void> QueuePair::modify(TimePoint, const QpAttr& attributes, std::uint32_t mask) {
+  if (parts_->unreliable) return parts_->unreliable->modify(attributes, mask);
   const QpState from = state();
   BEELINE_TRY_VOID(parts_->operations.modify(attributes, mask));
   const QpState to = state();
@@ -58,16 +69,20 @@ const QpCounters& QueuePair::counters() const { return parts_->counters; }
 void QueuePair::set_window(std::uint32_t window_bytes) { parts_->requester.set_window(window_bytes); }
 
 PostResult QueuePair::post_send(TimePoint, const SendWr& request) {
+  if (parts_->unreliable) return parts_->unreliable->post_send(request);
   return parts_->operations.post_send(request);
 }
 PostResult QueuePair::post_recv(const RecvWr& request) { return parts_->operations.post_recv(request); }
 
-void QueuePair::handle_packet(TimePoint now, const wire::PacketView& packet, const Arrival&) {
+void QueuePair::handle_packet(TimePoint now, const wire::PacketView& packet, const Arrival& arrival) {
   ++parts_->counters.packets_received;
   const wire::Kind kind = packet.info->kind;
   const bool atomic = kind == wire::Kind::atomic_request || kind == wire::Kind::atomic_acknowledge;
-  if (packet.info->service != wire::Service::rc || atomic || !in_our_partition(packet.headers.bth.pkey)) {
+  if (packet.info->service != service_of(parts_->operations.type()) || atomic ||
+      !in_our_partition(packet.headers.bth.pkey)) {
     ++parts_->counters.dropped_packets;
+  } else if (parts_->unreliable) {
+    parts_->unreliable->handle_packet(packet, arrival);
   } else if (packet.info->is_request()) {
     parts_->responder.handle_request(packet);
   } else {
@@ -75,16 +90,22 @@ void QueuePair::handle_packet(TimePoint now, const wire::PacketView& packet, con
   }
 }
 
-void QueuePair::handle_timeout(TimePoint now) { parts_->requester.handle_timeout(now); }
-TimePoint QueuePair::next_timeout() const { return parts_->requester.next_timeout(); }
+void QueuePair::handle_timeout(TimePoint now) {
+  if (!parts_->unreliable) parts_->requester.handle_timeout(now);
+}
+TimePoint QueuePair::next_timeout() const {
+  return parts_->unreliable ? TimePoint::never() : parts_->requester.next_timeout();
+}
 
 bool QueuePair::wants_transmit(TimePoint now) const {
+  if (parts_->unreliable) return parts_->unreliable->wants_transmit();
   return parts_->responder.wants_transmit() || parts_->requester.wants_transmit(now);
 }
 
 // Answers and requests share a batch half and half when both have something to send; what one
 // leaves, the other may take.
 std::size_t QueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
+  if (parts_->unreliable) return parts_->unreliable->poll_transmit(out);
   Requester& requester = parts_->requester;
   Responder& responder = parts_->responder;
   responder.begin_batch();
@@ -100,7 +121,9 @@ std::size_t QueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
 }
 
 void QueuePair::transmit_fault(TimePoint, const TxDesc& desc) {
-  if (is_request(desc)) {
+  if (parts_->unreliable) {
+    parts_->unreliable->transmit_fault(desc);
+  } else if (is_request(desc)) {
     parts_->requester.transmit_fault(desc);
   } else {
     parts_->responder.transmit_fault(desc);
@@ -108,6 +131,7 @@ void QueuePair::transmit_fault(TimePoint, const TxDesc& desc) {
 }
 
 void QueuePair::transmit_refused(TimePoint, std::span<const TxDesc> unsent) {
+  if (parts_->unreliable) return parts_->unreliable->transmit_refused(unsent);
   for (std::size_t i = unsent.size(); i-- != 0;) {
     if (is_request(unsent[i])) {
       parts_->requester.take_back(unsent[i]);
@@ -118,9 +142,13 @@ void QueuePair::transmit_refused(TimePoint, std::span<const TxDesc> unsent) {
 }
 
 std::size_t QueuePair::poll_completions(std::span<Completion> out) {
+  if (parts_->unreliable) return parts_->unreliable->poll_completions(out);
   return parts_->operations.completions().poll(out);
 }
-bool QueuePair::has_completions() const { return !parts_->operations.completions().empty(); }
+bool QueuePair::has_completions() const {
+  if (parts_->unreliable) return parts_->unreliable->has_completions();
+  return !parts_->operations.completions().empty();
+}
 QpEvent QueuePair::take_events() { return QpEvent::none; }
 
 }  // namespace beeline::proto
