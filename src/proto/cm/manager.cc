@@ -62,8 +62,8 @@ Manager::Manager(std::uint8_t slot, std::function<std::uint64_t()> random, const
     : slot_(slot),
       limits_(limits),
       random_(std::move(random)),
-      rate_limit_(random_(), limits.requests_at_once, Duration{1s} / std::max(1u, limits.requests_per_second)) {
-}
+      rate_limit_(random_(), limits.requests_at_once,
+                  Duration{1s} / std::max(1u, limits.requests_per_second)) {}
 
 Result<ListenerId> Manager::listen(std::uint64_t service_id, std::optional<IpAddress> local,
                                    std::uint32_t backlog) {
@@ -133,8 +133,7 @@ Result<void> Manager::reject(TimePoint now, CommId id, RejectReason reason, Byte
   BEELINE_TRY(Connection * connection,
               find_in(id, {State::req_received, State::rep_sent, State::rep_received}));
   if (data.size() > std::tuple_size_v<decltype(wire::cm::Rej::private_data)>)
-    return fail(Errc::invalid_argument, "{} bytes of private data are too many for a rejection",
-                data.size());
+    return fail(Errc::invalid_argument, "{} bytes of private data are too many for a rejection", data.size());
   send_reject(*connection, reason, data);
   no_longer_waits(*connection);
   if (connection->state == State::req_received)
@@ -257,8 +256,7 @@ bool Manager::make_room() {
 
 Result<Manager::Connection*> Manager::make(TimePoint, const IpAddress& local, const IpAddress& remote) {
   if (!make_room())
-    return fail(Errc::resource_exhausted, "{} connections exist, and that is the limit",
-                connections_.size());
+    return fail(Errc::resource_exhausted, "{} connections exist, and that is the limit", connections_.size());
   const CommId id = draw_id();
   Connection& connection = connections_[id.value];
   connection.id = id;

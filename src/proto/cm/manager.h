@@ -65,28 +65,28 @@ struct RemoteEnd {
 };
 
 enum class EventKind : std::uint8_t {
-  request,         // somebody wants to connect: reply() or reject()
-  response,        // REP: ready() or reject()
-  rejected,        // the peer's reason
-  unreachable,     // no answer
-  established,     // RTU
-  disconnected,    // the peer went, or agreed to
-  timewait_exit,   // the last that is heard of a connection
-  sidr_request,    // somebody wants to know a queue pair: answer_service()
+  request,        // somebody wants to connect: reply() or reject()
+  response,       // REP: ready() or reject()
+  rejected,       // the peer's reason
+  unreachable,    // no answer
+  established,    // RTU
+  disconnected,   // the peer went, or agreed to
+  timewait_exit,  // the last that is heard of a connection
+  sidr_request,   // somebody wants to know a queue pair: answer_service()
   sidr_response,
 };
 
 struct Event {
   EventKind kind{};
   CommId connection{};
-  ListenerId listener{};                 // of a request
+  ListenerId listener{};  // of a request
   IpAddress local{}, remote{};
-  std::uint16_t remote_port = 0;         // of a request
-  RemoteEnd end{};                       // of requests and responses
-  RejectReason reason{};                 // of rejected
-  SidrStatus sidr_status{};              // of sidr_response
-  std::array<std::byte, 224> data{};     // the peer's private data
-  std::uint8_t data_bytes = 0;           // all that the message can carry
+  std::uint16_t remote_port = 0;      // of a request
+  RemoteEnd end{};                    // of requests and responses
+  RejectReason reason{};              // of rejected
+  SidrStatus sidr_status{};           // of sidr_response
+  std::array<std::byte, 224> data{};  // the peer's private data
+  std::uint8_t data_bytes = 0;        // all that the message can carry
 };
 
 struct OutMessage {

@@ -248,8 +248,8 @@ Manager::Verdict Manager::take_for_connection(TimePoint now, const IpAddress& lo
     return {Fate::taken};
   }
   // Its id must be the one we know; before a REP we know none, and a REJ or MRA of a REQ may have none.
-  const bool names_us = connection->remote_id == CommId{} || ids.local == connection->remote_id ||
-                        ids.local == CommId{};
+  const bool names_us =
+      connection->remote_id == CommId{} || ids.local == connection->remote_id || ids.local == CommId{};
   if (connection->remote != remote || connection->local != local || !names_us) {
     ++counters_.not_from_peer;
     return {};
@@ -260,8 +260,7 @@ Manager::Verdict Manager::take_for_connection(TimePoint now, const IpAddress& lo
 
 // Whoever asks us to end what we do not know is told that it has ended; whoever thinks to have a
 // connection with us is told that there is none.
-void Manager::answer_unknown(TimePoint now, const IpAddress& local, const IpAddress& remote,
-                             const Mad& mad) {
+void Manager::answer_unknown(TimePoint now, const IpAddress& local, const IpAddress& remote, const Mad& mad) {
   ++counters_.unexpected;
   const Ids ids = ids_of(mad.message);
   const bool is_dreq = std::holds_alternative<wire::cm::Dreq>(mad.message);
@@ -299,8 +298,7 @@ void Manager::act(TimePoint now, Connection& connection, Action action, const Ma
     }
     case Action::wait_longer: {
       const auto& mra = std::get<wire::cm::Mra>(mad.message);
-      const bool is_ours =
-          mra.subject == (connection.state == State::req_sent ? Subject::req : Subject::rep);
+      const bool is_ours = mra.subject == (connection.state == State::req_sent ? Subject::req : Subject::rep);
       if (!is_ours) return;
       // No longer than we would have a user think: a stranger cannot keep a connection for hours.
       const auto exponent = std::min(mra.service_timeout, service_timeout);

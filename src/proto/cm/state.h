@@ -28,16 +28,16 @@ std::string_view name(State state);
 
 enum class Action : std::uint8_t {
   ignore,
-  repeat,          // our last message again: the peer has not got it
-  say_thinking,    // MRA
-  wait_longer,     // the peer thinks
-  take_reply,      // REP: up to the user
-  take_reject,     // REJ: the end
-  become_ready,    // RTU
+  repeat,           // our last message again: the peer has not got it
+  say_thinking,     // MRA
+  wait_longer,      // the peer thinks
+  take_reply,       // REP: up to the user
+  take_reject,      // REJ: the end
+  become_ready,     // RTU
   take_disconnect,  // DREQ: up to the user
-  agree_at_once,   // DREQ, and we sent one too
-  finish,          // DREP
-  take_service,    // SIDR_REP
+  agree_at_once,    // DREQ, and we sent one too
+  finish,           // DREP
+  take_service,     // SIDR_REP
 };
 
 // Of the message with this index in wire::cm::Message. REQ and SIDR_REQ that have no connection yet make one

@@ -15,11 +15,11 @@ constexpr Duration time_of_exponent(unsigned exponent) {
 
 inline constexpr std::uint8_t response_timeout = 20;  // 4.3 s
 inline constexpr std::uint8_t max_retries = 15;
-inline constexpr std::uint8_t service_timeout = 24;       // how long a user may think: 69 s
-inline constexpr std::uint8_t packet_life_time = 18;      // of a RoCE path
-inline constexpr std::uint8_t ack_delay = 15;             // of this card
-inline constexpr unsigned disconnect_retries = 5;         // nobody needs the answer
-inline constexpr Duration first_interval = 250ms;         // a lost datagram need not cost seconds
+inline constexpr std::uint8_t service_timeout = 24;         // how long a user may think: 69 s
+inline constexpr std::uint8_t packet_life_time = 18;        // of a RoCE path
+inline constexpr std::uint8_t ack_delay = 15;               // of this card
+inline constexpr unsigned disconnect_retries = 5;           // nobody needs the answer
+inline constexpr Duration first_interval = 250ms;           // a lost datagram need not cost seconds
 inline constexpr Duration timewait = time_of_exponent(19);  // a packet's life, twice
 
 // Tries come at 250 ms, 500 ms, … until the answer's own time is the interval.
