@@ -23,7 +23,9 @@ Result<Engine> make_engine(const Config& config) {
   if (config.provider != Provider::soft) providers.push_back(verbs::make_system_provider());
   if (config.provider != Provider::system) {
     BEELINE_TRY(engine.card, make_card(config));
-    providers.push_back(verbs::make_soft_provider(*engine.card));
+    auto soft = verbs::make_full_soft_provider(*engine.card);
+    engine.soft = soft.get();
+    providers.push_back(std::move(soft));
   }
   engine.provider = providers.size() == 1 ? std::move(providers.front())
                                           : verbs::make_joined_provider(std::move(providers));

@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "base/result.h"
 #include "nic/card.h"
+#include "verbs/full_provider.h"
 #include "verbs/provider.h"
 
 namespace beeline::api {
@@ -15,6 +16,7 @@ namespace beeline::api {
 struct Engine {
   std::unique_ptr<nic::Card> card;  // none with BEELINE_PROVIDER=system
   std::unique_ptr<verbs::Provider> provider;
+  verbs::FullProvider* soft = nullptr;  // the card's own part of `provider`; none without a card
 };
 
 // Opens no socket and no device yet. With "auto" the machine's own devices stand before bee0.

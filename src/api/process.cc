@@ -54,6 +54,7 @@ Result<std::unique_ptr<Process>> make_process() {
   BEELINE_TRY(auto engine, make_engine(process->config));
   process->card = std::move(engine.card);
   process->provider = std::move(engine.provider);
+  process->soft = engine.soft;
   return process;
 }
 
@@ -67,6 +68,11 @@ Result<Process*> this_process() {
     BEELINE_TRY(state.process, make_process());
   }
   return state.process.get();
+}
+
+Process* this_process_if_any() {
+  const std::lock_guard lock(holder().mutex);
+  return holder().process.get();
 }
 
 std::uint64_t generation() { return holder().generation; }

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "bootstrap/group.h"
 #include "nic/card.h"
+#include "verbs/full_provider.h"
 #include "verbs/provider.h"
 
 namespace beeline::api {
@@ -21,10 +22,13 @@ struct Process {
   Config config;
   std::unique_ptr<nic::Card> card;  // none with BEELINE_PROVIDER=system
   std::unique_ptr<verbs::Provider> provider;
+  verbs::FullProvider* soft = nullptr;  // the card's own part of `provider`; none without a card
 };
 
 // The process's card and provider, made if need be.
 Result<Process*> this_process();
+// The same, but makes nothing: null when nobody has asked for it yet.
+Process* this_process_if_any();
 
 // How often this process's ancestors have forked since they first used Beeline. What was made in
 // another generation belongs to the parent and must not be touched.

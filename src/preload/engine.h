@@ -10,6 +10,7 @@ namespace beeline::preload {
 struct Engine {
   nic::Card* card = nullptr;                // neither exists with BEELINE_PROVIDER=system
   verbs::FullProvider* provider = nullptr;  // the card's verbs
+  bool machine_devices = true;              // not with BEELINE_PROVIDER=soft
 };
 
 // Made at the first call of a process, and anew at the first call of a fork's child. Shared with

@@ -22,11 +22,12 @@ ALLOWED = {
     "exec": {"base", "coll", "verbs"},
     "bootstrap": {"base", "port"},
     "api": {"base", "wire", "proto", "port", "nic", "verbs", "coll", "exec", "bootstrap", "public"},
+    "preload": {"base", "wire", "proto", "port", "nic", "verbs", "api"},
     "perf": {"base", "verbs"},
     "bench": {"base", "public"},
     "doctor": {"base", "verbs"},  # doctor/peer pings over queue pairs
-    "cli": {"base", "wire", "proto", "port", "nic", "verbs", "coll", "exec", "bootstrap", "api", "perf", "bench", "doctor",
-            "public"},
+    "cli": {"base", "wire", "proto", "port", "nic", "verbs", "coll", "exec", "bootstrap", "api", "preload", "perf",
+            "bench", "doctor", "public"},
     "plugins": {"public"},
     "examples": {"public"},
 }

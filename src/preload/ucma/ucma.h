@@ -28,7 +28,8 @@ int close(int fd);                    // the descriptor too; the device ends wit
 
 // `to` is a new descriptor of the same device: dup, dup2, dup3 or fcntl(F_DUPFD) has just succeeded.
 void duplicated(int from, int to);
-// The kernel is about to close `fd` in passing (dup2 onto it, close_range).
+// The kernel closes `fd` in passing (dup2 onto it, close_range): it is no longer of the device. Comes before
+// a duplicated() of the same number.
 void forget(int fd);
 
 // In the child of a fork, after the engine is gone: devices of the parent answer nothing any more.
