@@ -60,15 +60,17 @@ ContextShell::ContextShell(ibv_device* device, const ContextOps& ops) : ops_(&op
   verbs.sz = sizeof verbs;
   verbs.query_port = sized_query_port;
   verbs.query_device_ex = query_device_ex;
+  verbs.create_cq_ex = ops.create_cq_ex;
+  verbs.create_qp_ex = ops.create_qp_ex;
 
   ibv_context& context = verbs.context;
   context.device = device;
   context.ops._compat_query_device = ops.query_device;
   context.ops._compat_query_port = old_query_port;
-  context.ops.alloc_mw = no_alloc_mw;
-  context.ops.bind_mw = no_bind_mw;
-  context.ops.dealloc_mw = no_dealloc_mw;
-  context.ops.post_srq_recv = no_post_srq_recv;
+  context.ops.alloc_mw = ops.alloc_mw != nullptr ? ops.alloc_mw : no_alloc_mw;
+  context.ops.bind_mw = ops.bind_mw != nullptr ? ops.bind_mw : no_bind_mw;
+  context.ops.dealloc_mw = ops.dealloc_mw != nullptr ? ops.dealloc_mw : no_dealloc_mw;
+  context.ops.post_srq_recv = ops.post_srq_recv != nullptr ? ops.post_srq_recv : no_post_srq_recv;
   context.ops.poll_cq = ops.poll_cq;
   context.ops.req_notify_cq = ops.req_notify_cq;
   context.ops.post_send = ops.post_send;
@@ -81,17 +83,17 @@ ContextShell::ContextShell(ibv_device* device, const ContextOps& ops) : ops_(&op
 }
 
 ContextShell::~ContextShell() {
-  ibv_context* context = get();
-  if (context->cmd_fd >= 0) close(context->cmd_fd);
-  if (context->async_fd >= 0) close(context->async_fd);
-  pthread_mutex_destroy(&context->mutex);
+  if (cmd_fd_ >= 0) close(cmd_fd_);
+  if (async_fd_ >= 0) close(async_fd_);
+  pthread_mutex_destroy(&get()->mutex);
 }
 
 bool ContextShell::open() {
-  get()->cmd_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (get()->cmd_fd < 0) return false;
-  get()->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-  return get()->async_fd >= 0;
+  get()->cmd_fd = cmd_fd_ = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (cmd_fd_ < 0) return false;
+  get()->async_fd = async_fd_ = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  async_events_.use(async_fd_);
+  return async_fd_ >= 0;
 }
 
 ContextShell* ContextShell::from(ibv_context* context) {

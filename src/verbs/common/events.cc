@@ -1,12 +1,13 @@
 #include "verbs/common/events.h"
 
 #include <sys/eventfd.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+
+#include "verbs/common/async_events.h"
 
 namespace beeline::verbs {
 
@@ -26,12 +27,12 @@ EventChannel::EventChannel(ibv_context* owner) : ibv_comp_channel{} {
 }
 
 EventChannel::~EventChannel() {
-  if (fd >= 0) close(fd);
+  if (fd_ >= 0) close(fd_);
 }
 
 bool EventChannel::open() {
-  fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-  return fd >= 0;
+  fd = fd_ = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  return fd_ >= 0;
 }
 
 void EventChannel::attach(EventedCq* cq) {
@@ -46,7 +47,7 @@ void EventChannel::detach(EventedCq* cq) {
   {
     const std::lock_guard guard(lock_);
     ready_.erase(std::remove(ready_.begin(), ready_.end(), cq), ready_.end());
-    for (; cq->waiting > 0; --cq->waiting) take_token();
+    for (; cq->waiting > 0; --cq->waiting) take_token(fd_);
     delivered = cq->delivered;
     --refcnt;
   }
@@ -65,13 +66,13 @@ void EventChannel::raise(EventedCq* cq) {
   if (cq->waiting++ == 0) ready_.push_back(cq);
   const std::uint64_t one = 1;
   // Cannot block: the counter would have to reach 2^64 - 1.
-  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof one);
 }
 
 int EventChannel::next(ibv_cq** cq, void** cq_context) {
   for (;;) {
     std::uint64_t token = 0;
-    if (read(fd, &token, sizeof token) != sizeof token) return -1;
+    if (read(fd_, &token, sizeof token) != sizeof token) return -1;
     const std::lock_guard guard(lock_);
     // Empty when the queue was destroyed between its event and this fetch.
     if (ready_.empty()) continue;
@@ -83,14 +84,6 @@ int EventChannel::next(ibv_cq** cq, void** cq_context) {
     *cq_context = first->cq_context;
     return 0;
   }
-}
-
-// Takes one unit back without ever blocking, whatever flags the application set on the
-// descriptor. Where the kernel cannot (before 5.8) next() skips the unit instead.
-bool EventChannel::take_token() {
-  std::uint64_t token = 0;
-  iovec piece{&token, sizeof token};
-  return preadv2(fd, &piece, 1, -1, RWF_NOWAIT) == sizeof token;
 }
 
 void acknowledge(ibv_cq* cq, unsigned count) {

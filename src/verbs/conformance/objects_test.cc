@@ -38,21 +38,44 @@ TEST_P(Objects, ContextAnswersWhatTheHeaderCallsUnchecked) {
   EXPECT_NE(context->ops.post_send, nullptr);
   EXPECT_NE(context->ops.post_recv, nullptr);
 
-  ibv_srq srq{};
-  srq.context = context;
-  ibv_recv_wr wr{};
-  ibv_recv_wr* bad = nullptr;
-  EXPECT_EQ(ibv_post_srq_recv(&srq, &wr, &bad), EOPNOTSUPP);
-  EXPECT_EQ(bad, &wr);
-  ibv_pd pd{context, 0};
-  errno = 0;
-  EXPECT_EQ(ibv_alloc_mw(&pd, IBV_MW_TYPE_1), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
-  ibv_cq_init_attr_ex attributes{};
-  EXPECT_EQ(ibv_create_cq_ex(context, &attributes), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_NE(context->ops.post_srq_recv, nullptr);
   EXPECT_NE(context->ops.bind_mw, nullptr);
   EXPECT_NE(context->ops.dealloc_mw, nullptr);
+}
+
+TEST_P(Objects, WhatIsNotOfferedSaysSo) {
+  ibv_context* context = a_context_.get();
+  if (verbs_get_ctx(context)->create_qp_ex == nullptr) {  // the small providers
+    ibv_srq srq{};
+    srq.context = context;
+    ibv_recv_wr wr{};
+    ibv_recv_wr* bad = nullptr;
+    EXPECT_EQ(ibv_post_srq_recv(&srq, &wr, &bad), EOPNOTSUPP);
+    EXPECT_EQ(bad, &wr);
+    ibv_pd pd{context, 0};
+    errno = 0;
+    EXPECT_EQ(ibv_alloc_mw(&pd, IBV_MW_TYPE_1), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+    ibv_cq_init_attr_ex attributes{};
+    errno = 0;
+    EXPECT_EQ(ibv_create_cq_ex(context, &attributes), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+  }
+  // What none of ours has.
+  ibv_alloc_dm_attr memory{};
+  errno = 0;
+  EXPECT_EQ(ibv_alloc_dm(context, &memory), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  ibv_xrcd_init_attr domain{};
+  errno = 0;
+  EXPECT_EQ(ibv_open_xrcd(context, &domain), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  ibv_wq_init_attr queue{};
+  errno = 0;
+  EXPECT_EQ(ibv_create_wq(context, &queue), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  ibv_values_ex values{};
+  EXPECT_EQ(ibv_query_rt_values_ex(context, &values), EOPNOTSUPP);
 }
 
 TEST_P(Objects, PortIsRoce) {

@@ -55,140 +55,27 @@ int to_errno(proto::PostResult result) {
 }
 
 std::optional<proto::Access> to_access(unsigned flags) {
-  constexpr unsigned offered = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  // Rights that nobody can use here, and hints that change nothing: programs set them freely.
-  constexpr unsigned harmless =
-      IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_HUGETLB | static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE);
+  constexpr unsigned offered = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                               IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
+  // Hints that change nothing: programs set them freely.
+  constexpr unsigned harmless = IBV_ACCESS_HUGETLB | static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE);
   if ((flags & ~(offered | harmless)) != 0) return std::nullopt;
   return static_cast<proto::Access>(flags & offered);  // the bits are the same
 }
 
 unsigned from_access(proto::Access access) { return static_cast<unsigned>(access); }
 
-namespace {
-struct StateRow {
-  ibv_qp_state verbs;
-  proto::QpState proto;
-};
-constexpr StateRow states[] = {
-    {IBV_QPS_RESET, proto::QpState::reset}, {IBV_QPS_INIT, proto::QpState::init},
-    {IBV_QPS_RTR, proto::QpState::rtr},     {IBV_QPS_RTS, proto::QpState::rts},
-    {IBV_QPS_SQE, proto::QpState::sqe},     {IBV_QPS_ERR, proto::QpState::err},
-};
-}  // namespace
-
-std::optional<proto::QpState> to_state(ibv_qp_state state) {
-  for (const StateRow& row : states)
-    if (row.verbs == state) return row.proto;
-  return std::nullopt;
-}
-
-ibv_qp_state from_state(proto::QpState state) {
-  for (const StateRow& row : states)
-    if (row.proto == state) return row.verbs;
-  return IBV_QPS_UNKNOWN;
-}
-
-namespace {
-
-constexpr int mask_offered = IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
-                             IBV_QP_PORT | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                             IBV_QP_RNR_RETRY | IBV_QP_RQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |
-                             IBV_QP_MIN_RNR_TIMER | IBV_QP_SQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                             IBV_QP_DEST_QPN;
-static_assert(proto::attr::state == IBV_QP_STATE && proto::attr::address_vector == IBV_QP_AV &&
-              proto::attr::destination_qp == IBV_QP_DEST_QPN && proto::attr::sq_psn == IBV_QP_SQ_PSN);
-
-int convert_states(const ibv_qp_attr& attr, int mask, proto::QpAttr& out) {
-  if (mask & IBV_QP_STATE) {
-    const auto state = to_state(attr.qp_state);
-    if (!state) return EINVAL;
-    out.state = *state;
+std::optional<proto::QpType> to_service(ibv_qp_type type) {
+  switch (type) {
+    case IBV_QPT_RC:
+      return proto::QpType::rc;
+    case IBV_QPT_UC:
+      return proto::QpType::uc;
+    case IBV_QPT_UD:
+      return proto::QpType::ud;
+    default:
+      return std::nullopt;
   }
-  if (mask & IBV_QP_CUR_STATE) {
-    const auto state = to_state(attr.cur_qp_state);
-    if (!state) return EINVAL;
-    out.current_state = *state;
-  }
-  return 0;
-}
-
-int convert_address(const ibv_ah_attr& attr, nic::AddressVector& out) {
-  if (attr.is_global == 0) return EINVAL;  // RoCE addresses are GIDs
-  if (attr.port_num != 0 && attr.port_num != 1) return EINVAL;
-  out.gid_index = attr.grh.sgid_index;
-  out.destination = to_gid(attr.grh.dgid);
-  out.traffic_class = attr.grh.traffic_class;
-  out.hop_limit = attr.grh.hop_limit == 0 ? 64 : attr.grh.hop_limit;
-  return 0;
-}
-
-// Fields of the wire are narrower than those of the struct.
-bool fits(const ibv_qp_attr& attr, int mask) {
-  if ((mask & IBV_QP_PORT) && attr.port_num != 1) return false;
-  if ((mask & IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) return false;
-  if ((mask & IBV_QP_TIMEOUT) && attr.timeout > 31) return false;
-  if ((mask & IBV_QP_RETRY_CNT) && attr.retry_cnt > 7) return false;
-  if ((mask & IBV_QP_RNR_RETRY) && attr.rnr_retry > 7) return false;
-  if ((mask & IBV_QP_MIN_RNR_TIMER) && attr.min_rnr_timer > 31) return false;
-  if ((mask & IBV_QP_DEST_QPN) && attr.dest_qp_num > 0xFFFFFF) return false;
-  return true;
-}
-
-}  // namespace
-
-int to_modification(const ibv_qp_attr& attr, int mask, Modification& out) {
-  if ((mask & ~mask_offered) != 0) return EOPNOTSUPP;
-  if (!fits(attr, mask)) return EINVAL;
-  proto::QpAttr& to = out.attributes;
-  out.mask = static_cast<std::uint32_t>(mask);
-  if (const int error = convert_states(attr, mask, to); error != 0) return error;
-  if (mask & IBV_QP_AV) {
-    if (const int error = convert_address(attr.ah_attr, out.address); error != 0) return error;
-  }
-  if (mask & IBV_QP_PATH_MTU) {
-    to.path_mtu_bytes = mtu_bytes(attr.path_mtu);
-    if (to.path_mtu_bytes == 0) return EINVAL;
-  }
-  if (mask & IBV_QP_ACCESS_FLAGS) {
-    const auto access = to_access(attr.qp_access_flags);
-    if (!access) return EINVAL;
-    to.access = *access;
-  }
-  to.destination = Qpn{attr.dest_qp_num};
-  to.rq_psn = Psn{attr.rq_psn & Psn::mask};
-  to.sq_psn = Psn{attr.sq_psn & Psn::mask};
-  to.max_rd_atomic = attr.max_rd_atomic;
-  to.max_dest_rd_atomic = attr.max_dest_rd_atomic;
-  to.min_rnr_timer = attr.min_rnr_timer;
-  to.timeout = attr.timeout;
-  to.retry_count = attr.retry_cnt;
-  to.rnr_retry = attr.rnr_retry;
-  return 0;
-}
-
-void from_attributes(const proto::QpAttr& attributes, const nic::AddressVector& address, ibv_qp_attr& out) {
-  out = {};
-  out.qp_state = out.cur_qp_state = from_state(attributes.state);
-  out.path_mtu = mtu_enum(attributes.path_mtu_bytes);
-  out.path_mig_state = IBV_MIG_MIGRATED;
-  out.rq_psn = attributes.rq_psn.value;
-  out.sq_psn = attributes.sq_psn.value;
-  out.dest_qp_num = attributes.destination.value;
-  out.qp_access_flags = from_access(attributes.access);
-  out.ah_attr.is_global = 1;
-  out.ah_attr.port_num = 1;
-  out.ah_attr.grh.dgid = from_gid(address.destination);
-  out.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(address.gid_index);
-  out.ah_attr.grh.hop_limit = address.hop_limit;
-  out.ah_attr.grh.traffic_class = address.traffic_class;
-  out.max_rd_atomic = attributes.max_rd_atomic;
-  out.max_dest_rd_atomic = attributes.max_dest_rd_atomic;
-  out.min_rnr_timer = attributes.min_rnr_timer;
-  out.port_num = 1;
-  out.timeout = attributes.timeout;
-  out.retry_cnt = attributes.retry_count;
-  out.rnr_retry = attributes.rnr_retry;
 }
 
 std::optional<proto::WrOpcode> to_opcode(ibv_wr_opcode opcode) {
@@ -203,12 +90,21 @@ std::optional<proto::WrOpcode> to_opcode(ibv_wr_opcode opcode) {
       return proto::WrOpcode::write_imm;
     case IBV_WR_RDMA_READ:
       return proto::WrOpcode::read;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      return proto::WrOpcode::compare_swap;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return proto::WrOpcode::fetch_add;
+    case IBV_WR_SEND_WITH_INV:
+      return proto::WrOpcode::send_inv;
+    case IBV_WR_LOCAL_INV:
+      return proto::WrOpcode::local_inv;
+    case IBV_WR_BIND_MW:
+      return proto::WrOpcode::bind_mw;
     default:
       return std::nullopt;
   }
 }
 
-namespace {
 ibv_wc_opcode from_opcode(proto::WcOpcode opcode) {
   switch (opcode) {
     case proto::WcOpcode::send:
@@ -232,7 +128,14 @@ ibv_wc_opcode from_opcode(proto::WcOpcode opcode) {
   }
   return IBV_WC_SEND;
 }
-}  // namespace
+
+unsigned wc_flags_of(const proto::Completion& completion) {
+  unsigned flags = 0;
+  if (completion.has_grh) flags |= IBV_WC_GRH;
+  if (completion.has_immediate) flags |= IBV_WC_WITH_IMM;
+  if (completion.has_invalidated) flags |= IBV_WC_WITH_INV;
+  return flags;
+}
 
 void from_completion(const proto::Completion& completion, ibv_wc& out) {
   out = {};
@@ -241,10 +144,10 @@ void from_completion(const proto::Completion& completion, ibv_wc& out) {
   out.opcode = from_opcode(completion.opcode);
   out.qp_num = completion.qpn.value;
   out.byte_len = completion.byte_length;
-  if (completion.has_immediate) {
-    out.wc_flags = IBV_WC_WITH_IMM;
-    out.imm_data = htonl(completion.immediate);
-  }
+  out.src_qp = completion.source_qpn.value;
+  out.wc_flags = wc_flags_of(completion);
+  if (completion.has_immediate) out.imm_data = htonl(completion.immediate);
+  if (completion.has_invalidated) out.invalidated_rkey = completion.invalidated.value;
 }
 
 }  // namespace beeline::verbs::soft

@@ -19,7 +19,10 @@ unsigned from_access(proto::Access access);
 std::optional<proto::QpState> to_state(ibv_qp_state state);
 ibv_qp_state from_state(proto::QpState state);
 
-// What one ibv_modify_qp asks of the card. Converting fails with an errno value.
+// An address vector or handle: 0 or an errno value.
+int to_address(const ibv_ah_attr& attr, nic::AddressVector& out);
+
+// What one ibv_modify_qp asks of the card (convert_qp.cc). Converting fails with an errno value.
 struct Modification {
   proto::QpAttr attributes;
   std::uint32_t mask = 0;
@@ -28,7 +31,10 @@ struct Modification {
 int to_modification(const ibv_qp_attr& attr, int mask, Modification& out);
 void from_attributes(const proto::QpAttr& attributes, const nic::AddressVector& address, ibv_qp_attr& out);
 
+std::optional<proto::QpType> to_service(ibv_qp_type type);
 std::optional<proto::WrOpcode> to_opcode(ibv_wr_opcode opcode);
+ibv_wc_opcode from_opcode(proto::WcOpcode opcode);
+unsigned wc_flags_of(const proto::Completion& completion);
 void from_completion(const proto::Completion& completion, ibv_wc& out);
 
 }  // namespace beeline::verbs::soft
