@@ -109,9 +109,9 @@ WorkPtr BackendBeeline::launch(Request request) {
   const std::lock_guard lock(mutex_);
   TORCH_CHECK_WITH(DistBackendError, comm_ != nullptr, "beeline: ", request.name(), " on ", place_,
                    ", which has been shut down");
-  auto work =
-      c10::make_intrusive<WorkBeeline>(std::move(request), rank_, sequence_.fetch_add(1), place_, completer_);
-  WorkBeeline::start(work, comm_);
+  auto work = c10::make_intrusive<WorkBeeline>(std::move(request), rank_, sequence_.fetch_add(1), next_call_,
+                                               place_, completer_);
+  next_call_ += WorkBeeline::start(work, comm_);
   return work;
 }
 

@@ -90,10 +90,11 @@ class BackendBeeline : public c10d::Backend {
   const std::string place_;  // "rank 0 of group 'x'", for messages
   const pid_t process_;
   c10::intrusive_ptr<Options> options_;
-  std::atomic<std::uint64_t> sequence_{0};
+  std::atomic<std::uint64_t> sequence_{0};  // of requests, as PyTorch counts them
   std::atomic<std::chrono::milliseconds> wait_timeout_{kNoTimeout};
-  std::mutex mutex_;  // guards comm_, and keeps the calls of one request together
+  std::mutex mutex_;  // guards comm_ and next_call_, and keeps the calls of one request together
   beeline_comm* comm_;
+  std::uint64_t next_call_ = 1;  // as the library counts
   Completer completer_;
 };
 

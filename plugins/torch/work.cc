@@ -22,11 +22,12 @@ std::string title(const Request& request) { return std::string("beeline:") + req
 
 }  // namespace
 
-WorkBeeline::WorkBeeline(Request request, int rank, std::uint64_t sequence, const std::string& place,
-                         Completer& completer)
+WorkBeeline::WorkBeeline(Request request, int rank, std::uint64_t sequence, std::uint64_t first_call,
+                         const std::string& place, Completer& completer)
     : Work(rank, request.type(), title(request).c_str(), profiled(request)),
       request_(std::move(request)),
       sequence_(sequence),
+      first_call_(first_call),
       place_(place),
       completer_(completer),
       future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
@@ -37,7 +38,7 @@ WorkBeeline::~WorkBeeline() {
   }
 }
 
-void WorkBeeline::start(const c10::intrusive_ptr<WorkBeeline>& self, beeline_comm* comm) {
+std::size_t WorkBeeline::start(const c10::intrusive_ptr<WorkBeeline>& self, beeline_comm* comm) {
   self->completer_.expect();
   self->unfinished_ = 1;  // this function, so that nothing completes while it runs
   for (const Call& call : self->request_.calls()) {
@@ -62,7 +63,9 @@ void WorkBeeline::start(const c10::intrusive_ptr<WorkBeeline>& self, beeline_com
       finished_one(c10::intrusive_ptr<WorkBeeline>::reclaim(self.get()));
     }
   }
+  const std::size_t taken = self->handles_.size();
   finished_one(self);
+  return taken;
 }
 
 void WorkBeeline::on_done(void* user, beeline_status status, const char* message) {
@@ -175,7 +178,11 @@ std::uint64_t WorkBeeline::getSequencenumber() const { return sequence_; }
 std::chrono::milliseconds WorkBeeline::getTimeout() const { return request_.timeout(); }
 
 std::string WorkBeeline::describe() const {
-  return std::string("beeline: ") + request_.name() + " #" + std::to_string(sequence_) + " on " + place_;
+  const std::uint64_t last = first_call_ + request_.calls().size() - 1;
+  const std::string calls = last > first_call_
+                                ? "calls " + std::to_string(first_call_) + " to " + std::to_string(last)
+                                : "call " + std::to_string(first_call_);
+  return std::string("beeline: ") + request_.name() + " (" + calls + ") on " + place_;
 }
 
 }  // namespace beeline::pytorch

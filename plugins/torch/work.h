@@ -20,15 +20,16 @@ class Completer;
 // a thread in wait(), or the completer.
 class WorkBeeline : public c10d::Work {
  public:
-  // `place` is for messages: "rank 0 of group 'default_pg'".
-  WorkBeeline(Request request, int rank, std::uint64_t sequence, const std::string& place,
-              Completer& completer);
+  // For messages: `first_call`, the number that the library gives to the first of the request's calls, and
+  // `place`, "rank 0 of group 'default_pg'".
+  WorkBeeline(Request request, int rank, std::uint64_t sequence, std::uint64_t first_call,
+              const std::string& place, Completer& completer);
   ~WorkBeeline() override;
   WorkBeeline(const WorkBeeline&) = delete;
   WorkBeeline& operator=(const WorkBeeline&) = delete;
 
-  // Hands the calls to the library, once. What it refuses becomes this work's exception.
-  static void start(const c10::intrusive_ptr<WorkBeeline>& self, beeline_comm* comm);
+  // Hands the calls to the library, once; how many it took. What it refuses becomes this work's exception.
+  static std::size_t start(const c10::intrusive_ptr<WorkBeeline>& self, beeline_comm* comm);
   // Only when every call is done.
   void complete();
 
@@ -51,7 +52,7 @@ class WorkBeeline : public c10d::Work {
   static void finished_one(c10::intrusive_ptr<WorkBeeline> self);
 
   const Request request_;
-  const std::uint64_t sequence_;
+  const std::uint64_t sequence_, first_call_;
   const std::string place_;
   Completer& completer_;  // outlives every call that is under way
   std::vector<beeline_work*> handles_;

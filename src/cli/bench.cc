@@ -3,11 +3,14 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
+#include "base/nearest.h"
 #include "bench/launch.h"
 #include "bench/run.h"
 #include "bench/values.h"
 #include "cli/commands.h"
+#include "cli/json_file.h"
 
 namespace beeline::cli {
 namespace {
@@ -29,10 +32,25 @@ T value_or_give_up(Result<T> result) {
   return std::move(*result);
 }
 
+// "allreduce" is what others call it.
+std::string check_operation(const std::string& word) {
+  const auto names = bench::operation_names();
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const auto known = bench::parse_operation(word);
+  return known ? std::string() : known.error().message + did_you_mean(word, views);
+}
+
+// With nccl-tests -d is the type; in beeline perf, as in perftest, it is the device.
+beeline_dtype to_dtype(const std::string& word) {
+  auto dtype = bench::parse_dtype(word);
+  if (!dtype) dtype.error().message += "; a device is named by --device here";
+  return value_or_give_up(std::move(dtype));
+}
+
 bench::RunOptions to_run_options(const BenchArguments& typed) {
   bench::RunOptions options;
   options.job.operation = value_or_give_up(bench::parse_operation(typed.operation));
-  options.job.dtype = value_or_give_up(bench::parse_dtype(typed.dtype));
+  options.job.dtype = to_dtype(typed.dtype);
   options.job.redop = value_or_give_up(bench::parse_redop(typed.redop));
   options.job.root = typed.root;
   options.min_bytes = value_or_give_up(bench::parse_size(typed.min_size));
@@ -65,6 +83,8 @@ std::vector<std::string> rank_command(const BenchArguments& typed, int rank, std
 }
 
 void start_ranks(const BenchArguments& typed, bench::RunOptions options) {
+  if (!typed.json_path.empty())
+    if (const auto writable = probe_file(typed.json_path); !writable) give_up(writable.error());
   options.job.ranks = typed.ranks;
   if (options.check)
     if (const auto possible = bench::check_is_possible(options.job); !possible) give_up(possible.error());
@@ -81,6 +101,13 @@ void start_ranks(const BenchArguments& typed, bench::RunOptions options) {
   if (const auto outcome = bench::launch(launch); !outcome) give_up(outcome.error());
 }
 
+// Rank 0 writes the results; others may be on hosts that have no such folder.
+bool writes_results(const BenchArguments& typed) {
+  if (typed.json_path.empty()) return false;
+  const char* by_environment = std::getenv("RANK");
+  return typed.rank == 0 || (typed.rank < 0 && by_environment != nullptr && std::atoi(by_environment) == 0);
+}
+
 void be_a_rank(const BenchArguments& typed, const bench::RunOptions& options) {
   bench::Place place;
   place.device = typed.device;
@@ -91,6 +118,8 @@ void be_a_rank(const BenchArguments& typed, const bench::RunOptions& options) {
     place.size = typed.size;
     place.rendezvous = typed.rendezvous;
   }
+  if (writes_results(typed))
+    if (const auto writable = probe_file(typed.json_path); !writable) give_up(writable.error());
   auto outcome = bench::run_rank(place, options);
   if (!outcome && outcome.error().code == Errc::invalid_argument && place.rendezvous.empty())
     outcome.error().message += "; --ranks N starts N ranks on this host";
@@ -115,7 +144,7 @@ void add_bench(CLI::App& app) {
       app.add_subcommand("bench", "Measures and checks a collective operation (options as in nccl-tests)");
   bench->add_option("operation", typed->operation, "What to measure")
       ->required()
-      ->check(CLI::IsMember(bench::operation_names()));
+      ->check(CLI::Validator(check_operation, fmt::format("{{{}}}", fmt::join(bench::operation_names(), ","))));
   bench->add_option("-b,--minbytes", typed->min_size, "Least size: bytes, or with K, M, G")
       ->capture_default_str();
   bench->add_option("-e,--maxbytes", typed->max_size, "Largest size")->capture_default_str();
@@ -149,6 +178,15 @@ void add_bench(CLI::App& app) {
   bench->add_option(
       "--rendezvous", typed->rendezvous,
       "… that meet at host:port of rank 0. Without these: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT");
+  bench->footer(
+      "Examples:\n"
+      "  beeline bench all_reduce --ranks 4                   four ranks on this host\n"
+      "  beeline bench all_gather --ranks 2 -b 8 -e 64M -f 2  sizes 8, 16, 32 ... 64M\n"
+      "  torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint node1:29400 --no-python \\\n"
+      "    beeline bench all_reduce                           ranks that torchrun starts, on each of two hosts\n"
+      "Without a launcher, each rank by hand:\n"
+      "  beeline bench all_reduce --rank 0 --size 2 --rendezvous node1:29500   on node1\n"
+      "  beeline bench all_reduce --rank 1 --size 2 --rendezvous node1:29500   on node2\n");
   bench->callback([typed] { run(*typed); });
 }
 

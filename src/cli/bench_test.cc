@@ -1,6 +1,7 @@
 // The command itself: what it refuses, and that a run's table and JSON come out of real ranks.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -45,7 +46,13 @@ TEST(BenchCommand, RefusesNonsenseInOneSentence) {
     const char* said;
   } cases[] = {
       {"bench", "operation is required"},
-      {"bench all_to_none", "all_to_none"},
+      {"bench all_to_none", "'all_to_none' is no operation; there are: all_reduce, "},
+      {"bench allreduce --ranks 2", "did you mean all_reduce?"},
+      {"bench all_reduce --ranks 2 -d bee0", "'bee0' is no type"},
+      {"bench all_reduce --ranks 2 -d bee0", "a device is named by --device"},
+      {"bench all_reduce --ranks 2 --json /nonexistent/x", "--json /nonexistent/x: "},
+      {"bench all_reduce --rank 0 --size 2 --rendezvous 127.0.0.1:1 --json /nonexistent/x",
+       "--json /nonexistent/x: "},
       {"bench all_reduce --ranks 2 -b 1X", "'1X' is no size"},
       {"bench all_reduce --ranks 2 -b 2M -e 1M", "exceeds the largest"},
       {"bench all_reduce --ranks 2 -b 1 -e 2 -f 1", "a factor of at least 2"},
@@ -64,6 +71,26 @@ TEST(BenchCommand, RefusesNonsenseInOneSentence) {
     EXPECT_NE(outcome.status, 0) << test.words;
     EXPECT_THAT(outcome.error, HasSubstr(test.said)) << test.words;
   }
+}
+
+TEST(BenchCommand, HasExamplesOfItsOwn) {
+  const Outcome outcome = refuse("bench --help");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("--ranks 4"), HasSubstr("torchrun"),
+                                 HasSubstr("--rank 0 --size 2 --rendezvous"), Not(HasSubstr("beeline perf"))));
+}
+
+// Whatever becomes of the run: this one ends because there is no such root.
+TEST(BenchCommand, LeavesAFileOfResultsAloneUntilThereAreNewOnes) {
+  const std::string path = ::testing::TempDir() + "beeline_bench_test." + std::to_string(::getpid());
+  const std::string words = "bench broadcast --ranks 2 -r 2 --json " + path;
+  EXPECT_NE(refuse(words).status, 0);
+  EXPECT_FALSE(std::ifstream(path).is_open());
+  std::ofstream(path) << "the last results";
+  EXPECT_NE(refuse(words).status, 0);
+  std::ifstream file(path);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "the last results");
+  ::unlink(path.c_str());
 }
 
 }  // namespace

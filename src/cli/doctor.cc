@@ -9,6 +9,7 @@
 #include <memory>
 #include <sstream>
 
+#include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/doctor_peer.h"
 #include "doctor/host/live.h"
@@ -75,8 +76,13 @@ void merge(const std::vector<std::string>& paths) {
 void explain(const std::string& id) {
   const auto* check = doctor::find_check(id);
   if (check == nullptr) check = doctor::peer::find_peer_check(id);
-  if (check == nullptr)
-    give_up({Errc::not_found, "--explain " + id + ": no such check; `beeline doctor --list` names them"});
+  if (check == nullptr) {
+    std::vector<std::string_view> names;
+    for (const auto& known : doctor::registry()) names.push_back(known.id);
+    for (const auto& known : doctor::peer::checks()) names.push_back(known.id);
+    give_up({Errc::not_found, "--explain " + id + ": no such check" + did_you_mean(id, names) +
+                                  "; `beeline doctor --list` names them"});
+  }
   print(doctor::explain(*check));
 }
 

@@ -1,5 +1,7 @@
 #include "cli/json_file.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <memory>
@@ -18,7 +20,9 @@ Result<File> open_file(const std::string& path, const char* mode) {
 }  // namespace
 
 Result<void> probe_file(const std::string& path) {
+  const bool existed = ::access(path.c_str(), F_OK) == 0;
   BEELINE_TRY_VOID(open_file(path, "ae"));
+  if (!existed) ::unlink(path.c_str());
   return {};
 }
 

@@ -23,6 +23,7 @@ struct PerfArguments {
   std::uint16_t tcp_port = perf::default_tcp_port;
   bool loopback = false;
   bool report_gbits = false;
+  bool rdma_cm = false;  // an option of perftest that people type out of habit
   std::string json_path;
   int control_fd = -1;  // this end is the server that --loopback started
 };
@@ -105,6 +106,10 @@ void check_verdict(const perf::Report& report) {
 }
 
 void run(PerfArguments& typed) {
+  if (typed.rdma_cm)
+    give_up({Errc::invalid_argument,
+             "-R: that is how perftest connects over rdma_cm; beeline perf exchanges the addresses over TCP "
+             "by itself, on both ends: leave -R out"});
   if (!typed.size.empty()) typed.options.size_bytes = value_or_give_up(perf::parse_size(typed.size));
   if (typed.control_fd >= 0) return run_controlled(typed);
   if (typed.loopback && !typed.host.empty())
@@ -156,6 +161,7 @@ void add_options(CLI::App& command, PerfArguments& typed) {
   command.add_flag("--check", options.check, "Verify every byte of every message");
   command.add_flag("--report_gbits", typed.report_gbits, "Gb/sec instead of MiB/sec");
   command.add_option("--json", typed.json_path, "Also write the result to this file");
+  command.add_flag("-R,--rdma_cm", typed.rdma_cm)->group("");
   command.add_option("--control-fd", typed.control_fd)->group("");  // not for users
 }
 

@@ -82,7 +82,9 @@ says '^beeline: no RDMA device mlx5_9; there are: bee0'
 expect 1 "unknown GID" "$beeline" perf write_bw --loopback -x 200
 says 'no RoCE v2 GID at index 200'
 expect 1 "unknown port" "$beeline" perf write_bw --loopback -i 7
-says 'port 7 of bee'
+says '^beeline: -i 7: bee0 has one port only'
+expect 1 "rdma_cm" "$beeline" perf write_bw --loopback -R
+says '^beeline: -R: that is how perftest connects over rdma_cm'
 expect 1 "bad MTU" "$beeline" perf write_bw --loopback -m 1000
 says '-m 1000'
 expect 1 "size zero" "$beeline" perf write_bw --loopback -s 0
@@ -137,6 +139,10 @@ expect 0 "doctor's help" "$beeline" doctor --help
 prints 'Examples:'
 expect 1 "unknown check" "$beeline" doctor --explain roce.magic
 says 'no such check'
+expect 1 "mistyped check" "$beeline" doctor --explain roce.dscpp
+says 'no such check; did you mean roce.dscp\?'
+expect 1 "mistyped group" "$beeline" doctor --only rocee
+says 'no such group or check; did you mean roce\?'
 expect 1 "unknown group" "$beeline" doctor --only magic
 says '--only magic: no such group or check'
 expect 1 "no such recording" "$beeline" doctor --root /nonexistent

@@ -129,7 +129,7 @@ TEST(Mismatch, OrderOfCallsIsNoticed) {
     expect_error(work->wait(60s), Errc::mismatch, HasSubstr("rank 0 called all_reduce"));
 }
 
-TEST(Mismatch, LaterCallsFailWithTheSameCause) {
+TEST(Mismatch, LaterCallsNameTheCallThatFailed) {
   const auto provider = verbs::make_fake_provider();
   TestGroup group(*provider, 2);
   ASSERT_TRUE(group.connect());
@@ -138,7 +138,8 @@ TEST(Mismatch, LaterCallsFailWithTheSameCause) {
   });
   const auto later = group[0].submit({});
   ASSERT_FALSE(later);
-  EXPECT_EQ(later.error().message, results[0].error().message);
+  EXPECT_EQ(later.error().message, "this group failed before, in call 1: " + results[0].error().message);
+  EXPECT_EQ(later.error().code, Errc::mismatch);
 }
 
 // ---- peers
@@ -280,6 +281,8 @@ TEST(Abort, WorksWhenNothingIsUnderWay) {
   group[0].abort("enough");
   const auto result = testing::run(group[1], {});
   expect_error(result, Errc::aborted, HasSubstr("enough"));
+  expect_error(testing::run(group[0], {}), Errc::aborted,
+               AllOf(HasSubstr("this group failed before, before its first call: "), HasSubstr("enough")));
 }
 
 TEST(End, OfACommunicatorEndsItsCalls) {

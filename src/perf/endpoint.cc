@@ -26,6 +26,13 @@ Result<OpenDevice> open_device(verbs::Provider& provider, const Options& options
   device.port = static_cast<std::uint8_t>(options.port);
   BEELINE_TRY(device.context, verbs::open_device(provider, options.device, device.port));
   device.name = provider.get_device_name(device.context->device);
+  ibv_device_attr attributes{};
+  if (const int error = provider.query_device(device.context.get(), &attributes); error != 0)
+    return fail_errno(error, fmt::format("querying {}", device.name));
+  if (options.port > attributes.phys_port_cnt)
+    return fail(Errc::invalid_argument, "-i {}: {} has {}", options.port, device.name,
+                attributes.phys_port_cnt == 1 ? std::string("one port only, port 1")
+                                              : fmt::format("ports 1 … {}", attributes.phys_port_cnt));
   ibv_port_attr port{};
   if (const int error = provider.query_port(device.context.get(), device.port, &port); error != 0)
     return fail_errno(error, fmt::format("port {} of {} (-i)", options.port, device.name));
@@ -43,9 +50,6 @@ Result<OpenDevice> open_device(verbs::Provider& provider, const Options& options
     device.mtu_bytes = options.mtu_bytes;
   }
   device.ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
-  ibv_device_attr attributes{};
-  if (const int error = provider.query_device(device.context.get(), &attributes); error != 0)
-    return fail_errno(error, fmt::format("querying {}", device.name));
   device.reads = static_cast<std::uint32_t>(std::clamp(attributes.max_qp_rd_atom, 1, 16));
   device.initiator_reads = static_cast<std::uint32_t>(std::clamp(attributes.max_qp_init_rd_atom, 1, 16));
   device.max_cqe = attributes.max_cqe;

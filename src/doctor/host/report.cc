@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/nearest.h"
 #include "doctor/host/text.h"
 
 namespace beeline::doctor {
@@ -105,7 +106,10 @@ beeline::Result<std::vector<const Check*>> choose_checks(const std::string& only
   if (!only.empty() && wanted.empty())
     return fail(Errc::invalid_argument, "--only '{}': give groups or checks, separated by commas", only);
   std::vector<std::string> unknown = wanted;
+  std::vector<std::string_view> names;
+  for (const auto& group : groups()) names.push_back(group.id);
   for (const auto& check : registry()) {
+    names.push_back(check.id);
     const auto named = [&](const std::string& word) { return word == check.id || word == check.group(); };
     if (!wanted.empty() && std::none_of(wanted.begin(), wanted.end(), named)) continue;
     chosen.push_back(&check);
@@ -113,7 +117,8 @@ beeline::Result<std::vector<const Check*>> choose_checks(const std::string& only
   }
   if (!unknown.empty())
     return fail(Errc::invalid_argument,
-                "--only {}: no such group or check; `beeline doctor --list` names them", unknown.front());
+                "--only {}: no such group or check{}; `beeline doctor --list` names them", unknown.front(),
+                did_you_mean(unknown.front(), names));
   return chosen;
 }
 

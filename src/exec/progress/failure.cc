@@ -90,6 +90,14 @@ Error Progress::with_context(Error error) const {
   return error;
 }
 
+// To the calls that come after it, the cause is not theirs.
+Error Progress::as_seen_later(const Error& cause) const {
+  const std::string where = current_         ? fmt::format("in call {}", sequence_)
+                            : sequence_ != 0 ? fmt::format("after call {}", sequence_)
+                                             : std::string("before its first call");
+  return {cause.code, fmt::format("this group failed before, {}: {}", where, cause.message)};
+}
+
 // First nothing can touch the callers' memory any more, then they are told.
 void Progress::fail_all(const Error& cause, const Error& for_others) {
   failed_ = true;
@@ -98,10 +106,14 @@ void Progress::fail_all(const Error& cause, const Error& for_others) {
   run_.abandon();
   logger()->debug("{} failed: {}; last events:{}", control_.describe(options_.rank), cause.message,
                   recorder_.last(32, monotonic_now()));
-  auto waiting = inbox_->close(cause);
-  if (current_) waiting.push_front(std::move(current_->pending));
-  current_.reset();
-  for (PendingCall& call : waiting) call.work->finish(tl::unexpected<Error>(cause));
+  const Error later = as_seen_later(cause);
+  auto waiting = inbox_->close(later);
+  if (current_) {
+    const auto failing = std::move(current_->pending.work);
+    current_.reset();
+    failing->finish(tl::unexpected<Error>(cause));
+  }
+  for (PendingCall& call : waiting) call.work->finish(tl::unexpected<Error>(later));
 }
 
 }  // namespace beeline::exec

@@ -66,6 +66,7 @@ class Progress : private Listener {
   std::string current_call() const;
   Error timed_out(Duration waited) const;
   Error with_context(Error error) const;
+  Error as_seen_later(const Error& cause) const;
   void fail_all(const Error& cause, const Error& for_others);
 
   const CommunicatorOptions options_;
