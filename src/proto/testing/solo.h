@@ -30,7 +30,8 @@ inline PairOptions solo_options() {
 class Solo {
  public:
   explicit Solo(const PairOptions& options = solo_options(), QpState upto = QpState::rts)
-      : qp({qpn_of(0), test_domain, options.limits, &memory, options.window_bytes}) {
+      : qp({qpn_of(0), test_domain, options.limits, &memory, options.window_bytes, options.type,
+            options.shared_receives[0]}) {
     constexpr Access all = Access::local_write | Access::remote_write | Access::remote_read;
     memory.add(local_key, test_domain, local_base, region_bytes, Access::local_write);
     memory.add(read_only_key, test_domain, local_base, region_bytes, Access::none);
@@ -41,8 +42,10 @@ class Solo {
       for (std::size_t i = 0; i < bytes.size(); ++i)
         bytes[i] = std::byte{static_cast<std::uint8_t>(i * 7 + i / 251)};
     }
-    connect(attributes_of(options, 0), upto,
-            [&](const QpAttr& attributes, std::uint32_t mask) { return qp.modify(now, attributes, mask); });
+    connect(
+        attributes_of(options, 0), upto,
+        [&](const QpAttr& attributes, std::uint32_t mask) { return qp.modify(now, attributes, mask); },
+        options.type);
   }
 
   // --- this side's work requests
