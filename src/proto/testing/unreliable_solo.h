@@ -17,11 +17,10 @@ inline DatagramTarget target_of(Qpn qpn, std::uint32_t qkey) {
   return target;
 }
 
-inline PairOptions unreliable_options(QpType type, SharedReceiveQueue* shared = nullptr) {
+inline PairOptions unreliable_options(QpType type) {
   PairOptions options = solo_options();
   options.type = type;
   options.attributes.qkey = own_qkey;
-  options.shared_receives[0] = shared;
   return options;
 }
 
@@ -30,7 +29,7 @@ inline void no_limit(void*) {}
 class UnreliableSolo : public Solo {
  public:
   explicit UnreliableSolo(QpType of_type, QpState upto = QpState::rts, SharedReceiveQueue* shared = nullptr)
-      : Solo(unreliable_options(of_type, shared), upto), type(of_type) {}
+      : Solo(unreliable_options(of_type), upto, shared), type(of_type) {}
 
   SendWr request_of(WrOpcode opcode, std::uint64_t wr_id = 0) {
     SendWr wr;

@@ -207,9 +207,18 @@ TEST_F(ConnectedReceiverTest, WithoutTheRightToBeWrittenToNothingIs) {
   EXPECT_EQ(closed.qp.counters().dropped_packets, 1u);
 }
 
+TEST_F(ConnectedReceiverTest, TheFirstMessageBeforeReadyToSendIsReported) {
+  UnreliableSolo ready(QpType::uc, QpState::rtr);
+  ready.receive(100, 1);
+  EXPECT_EQ(ready.qp.take_events(), QpEvent::none);
+  ready.packet(uc_send_only, first_received, 4);
+  EXPECT_EQ(ready.qp.take_events(), QpEvent::communication_established);
+  EXPECT_EQ(ready.completions().size(), 1u);
+}
+
 // --- with a shared receive queue
 
-struct SharedReceives : ::testing::Test {
+struct ConnectedSharedReceives : ::testing::Test {
   PostResult receive(std::uint32_t length, std::uint64_t wr_id, Key lkey = local_key) {
     const Sge sge{local_base, length, lkey};
     return shared.post({wr_id, std::span(&sge, 1)});
@@ -219,7 +228,7 @@ struct SharedReceives : ::testing::Test {
   UnreliableSolo solo{QpType::uc, QpState::rts, &shared};
 };
 
-TEST_F(SharedReceives, ABrokenMessageLeavesItsRequestToTheNext) {
+TEST_F(ConnectedSharedReceives, ABrokenMessageLeavesItsRequestToTheNext) {
   receive(4000, 1);
   receive(4000, 2);
   solo.packet(uc_send_first, first_received, 1024);
@@ -230,7 +239,7 @@ TEST_F(SharedReceives, ABrokenMessageLeavesItsRequestToTheNext) {
   EXPECT_EQ(statuses(solo.completions()), (Statuses{{1, WcStatus::success}, {2, WcStatus::success}}));
 }
 
-TEST_F(SharedReceives, TooLongEndsTheRequestWithAnError) {
+TEST_F(ConnectedSharedReceives, TooLongEndsTheRequestWithAnError) {
   receive(1024, 1);
   receive(4000, 2);
   solo.packet(uc_send_first, first_received, 1024);
@@ -242,7 +251,7 @@ TEST_F(SharedReceives, TooLongEndsTheRequestWithAnError) {
   EXPECT_EQ(statuses(solo.completions()), (Statuses{{2, WcStatus::success}}));
 }
 
-TEST_F(SharedReceives, ErrorFlushesOnlyTheRequestThatIsHeld) {
+TEST_F(ConnectedSharedReceives, ErrorFlushesOnlyTheRequestThatIsHeld) {
   receive(4000, 1);
   receive(4000, 2);
   solo.packet(uc_send_first, first_received, 1024);

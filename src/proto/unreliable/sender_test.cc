@@ -293,12 +293,33 @@ TEST(UnreliableSender, DrainingFinishesTheMessageThatHasBegun) {
   solo.post(WrOpcode::send, 3000, 1);
   solo.post(WrOpcode::send, 3000, 2);
   ASSERT_EQ(solo.transmit(1).size(), 1u);
-  ASSERT_TRUE(solo.go(QpState::sqd));
+  QpAttr attributes;
+  attributes.state = QpState::sqd;
+  attributes.notify_drained = true;
+  ASSERT_TRUE(solo.qp.modify(solo.now, attributes, attr::state | attr::notify_drained));
+  EXPECT_EQ(solo.qp.take_events(), QpEvent::none);
   EXPECT_EQ(solo.transmit().size(), 2u);
+  EXPECT_EQ(solo.qp.take_events(), QpEvent::send_queue_drained);
+  EXPECT_EQ(solo.qp.take_events(), QpEvent::none);
   EXPECT_EQ(statuses(solo.completions()), (Statuses{{1, WcStatus::success}}));
   EXPECT_FALSE(solo.qp.wants_transmit(solo.now));
   ASSERT_TRUE(solo.go(QpState::rts));
   EXPECT_EQ(solo.transmit().size(), 3u);
+}
+
+TEST(UnreliableSender, WithNothingUnderWayTheQueueIsDrainedAtOnce) {
+  for (const QpType type : both_types) {
+    UnreliableSolo solo(type);
+    QpAttr attributes;
+    attributes.state = QpState::sqd;
+    attributes.notify_drained = true;
+    ASSERT_TRUE(solo.qp.modify(solo.now, attributes, attr::state | attr::notify_drained));
+    EXPECT_EQ(solo.qp.take_events(), QpEvent::send_queue_drained);
+    ASSERT_EQ(solo.post(WrOpcode::send, 4, 1), PostResult::ok);
+    EXPECT_FALSE(solo.qp.wants_transmit(solo.now));
+    ASSERT_TRUE(solo.go(QpState::rts));
+    EXPECT_EQ(solo.transmit().size(), 1u);
+  }
 }
 
 TEST(UnreliableSender, StaleReportsOfTheCardChangeNothing) {
