@@ -144,7 +144,8 @@ void add_bench(CLI::App& app) {
       app.add_subcommand("bench", "Measures and checks a collective operation (options as in nccl-tests)");
   bench->add_option("operation", typed->operation, "What to measure")
       ->required()
-      ->check(CLI::Validator(check_operation, fmt::format("{{{}}}", fmt::join(bench::operation_names(), ","))));
+      ->check(
+          CLI::Validator(check_operation, fmt::format("{{{}}}", fmt::join(bench::operation_names(), ","))));
   bench->add_option("-b,--minbytes", typed->min_size, "Least size: bytes, or with K, M, G")
       ->capture_default_str();
   bench->add_option("-e,--maxbytes", typed->max_size, "Largest size")->capture_default_str();
@@ -182,8 +183,10 @@ void add_bench(CLI::App& app) {
       "Examples:\n"
       "  beeline bench all_reduce --ranks 4                   four ranks on this host\n"
       "  beeline bench all_gather --ranks 2 -b 8 -e 64M -f 2  sizes 8, 16, 32 ... 64M\n"
-      "  torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint node1:29400 --no-python \\\n"
-      "    beeline bench all_reduce                           ranks that torchrun starts, on each of two hosts\n"
+      "  torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint node1:29400 --no-python "
+      "\\\n"
+      "    beeline bench all_reduce                           ranks that torchrun starts, on each of two "
+      "hosts\n"
       "Without a launcher, each rank by hand:\n"
       "  beeline bench all_reduce --rank 0 --size 2 --rendezvous node1:29500   on node1\n"
       "  beeline bench all_reduce --rank 1 --size 2 --rendezvous node1:29500   on node2\n");

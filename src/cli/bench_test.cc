@@ -76,8 +76,9 @@ TEST(BenchCommand, RefusesNonsenseInOneSentence) {
 TEST(BenchCommand, HasExamplesOfItsOwn) {
   const Outcome outcome = refuse("bench --help");
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("--ranks 4"), HasSubstr("torchrun"),
-                                 HasSubstr("--rank 0 --size 2 --rendezvous"), Not(HasSubstr("beeline perf"))));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("--ranks 4"), HasSubstr("torchrun"),
+                    HasSubstr("--rank 0 --size 2 --rendezvous"), Not(HasSubstr("beeline perf"))));
 }
 
 // Whatever becomes of the run: this one ends because there is no such root.

@@ -94,6 +94,10 @@ class RemoteListener {
   pid_t pid_;
 };
 
+std::uint16_t port_of(const PeerArguments& typed) {
+  return typed.port != 0 ? typed.port : peer::default_port;
+}
+
 Result<std::unique_ptr<peer::Measured>> measure_one(const PeerArguments& typed, const std::string& host,
                                                     const peer::HostFacts& here, verbs::Provider* provider) {
   if (typed.ssh) {
@@ -104,8 +108,7 @@ Result<std::unique_ptr<peer::Measured>> measure_one(const PeerArguments& typed, 
                   measured.error().message);
     return measured;
   }
-  BEELINE_TRY(auto channel,
-              peer::connect_to(host, typed.port != 0 ? typed.port : peer::default_port, connect_timeout));
+  BEELINE_TRY(auto channel, peer::connect_to(host, port_of(typed), connect_timeout));
   return peer::measure(channel, here, provider);
 }
 
@@ -167,7 +170,10 @@ void examine_peers(const PeerArguments& typed, const PeerView& view, const Facts
   report.host = here.name;
   for (const auto& host : typed.hosts) {
     const auto measured = measure_one(typed, host, here, provider);
-    auto results = measured ? peer::judge(**measured, host) : peer::unreached(measured.error(), host);
+    auto results = measured ? peer::judge(**measured, host)
+                            : peer::unreached(measured.error(), host, {typed.ssh, port_of(typed)});
+    if (auto remark = measured ? peer::remark(**measured, host) : std::string(); !remark.empty())
+      report.remarks.push_back(std::move(remark));
     for (auto& result : results) report.results.push_back(std::move(result));
   }
   const auto text =

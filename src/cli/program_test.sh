@@ -116,7 +116,7 @@ doctor() {
   case $status in 0 | 2 | 3) ;; *) fail "$what: status $status" ;; esac
 }
 doctor "doctor"
-prints '[0-9]+ checks: [0-9]+ failures'
+prints '[0-9]+ checks: [0-9]+ failures?, [0-9]+ warnings?, '
 doctor "doctor of a group" --only host,nic.mtu --json
 prints '"version": 1'
 prints '"id": "nic.mtu"'
@@ -127,10 +127,19 @@ doctor "no escape sequences in a file" -v
 grep -q "$(printf '\033')" "$work/out" && fail "doctor: escape sequences in a file"
 expect 0 "record" "$beeline" doctor --record "$work/host.tar.zst" --pseudonymise
 prints 'secrets removed, names and addresses replaced'
+cp "$work/host.tar.zst" "$work/before.tar.zst"
+expect 1 "record over a recording" "$beeline" doctor --record "$work/host.tar.zst"
+says 'there is such a file already; --force replaces it'
+cmp -s "$work/host.tar.zst" "$work/before.tar.zst" || fail "a recording was replaced without --force"
+expect 0 "record with force" "$beeline" doctor --record "$work/host.tar.zst" --pseudonymise --force
+expect 1 "force for nothing" "$beeline" doctor --force
+says 'belongs to --record'
 doctor "a recording" --root "$work/host.tar.zst"
 prints '^host-1: [0-9]+ checks'
 mkdir "$work/unpacked" && tar --zstd -xf "$work/host.tar.zst" -C "$work/unpacked"
 doctor "an unpacked recording" --root "$work/unpacked"
+expect 3 "a peer with no such name" "$beeline" doctor --peer host.invalid
+prints 'fix +check the name'
 expect 0 "list" "$beeline" doctor --list
 prints 'roce.dscp'
 expect 0 "explain" "$beeline" doctor --explain roce.dscp
