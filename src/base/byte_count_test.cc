@@ -15,7 +15,8 @@ TEST(ByteCount, TakesUnitsOfEitherCase) {
 }
 
 TEST(ByteCount, IsNothingForAnythingElse) {
-  for (const char* text : {"", "K", "-1", "1.5K", "64KB", "64 K", "64T", "18446744073709551616", "17179869184G"})
+  for (const char* text :
+       {"", "K", "-1", "1.5K", "64KB", "64 K", "64T", "18446744073709551616", "17179869184G"})
     EXPECT_FALSE(parse_byte_count(text)) << text;
 }
 

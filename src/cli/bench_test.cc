@@ -58,7 +58,7 @@ TEST(BenchCommand, RefusesNonsenseInOneSentence) {
       {"bench all_reduce --ranks 2 -b 1 -e 2 -f 1", "a factor of at least 2"},
       {"bench all_reduce --ranks 2 -d half", "'half' is no type"},
       {"bench all_reduce --ranks 2 -o prod", "'prod' is no reduce operation"},
-      {"bench broadcast --ranks 2 -r 2", "there are only 2 ranks"},
+      {"bench broadcast --ranks 2 -r 2", "there are only 2 ranks, 0 … 1"},
       {"bench all_reduce --ranks 0", "--ranks"},
       {"bench all_reduce --ranks 300 -d bfloat16", "not exact in bfloat16"},
       {"bench all_reduce --ranks 2 --rank 1", "leave out --rank"},
@@ -76,14 +76,15 @@ TEST(BenchCommand, RefusesNonsenseInOneSentence) {
 TEST(BenchCommand, HasExamplesOfItsOwn) {
   const Outcome outcome = refuse("bench --help");
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("--ranks 4"), HasSubstr("torchrun"),
-                                 HasSubstr("--rank 0 --size 2 --rendezvous"), Not(HasSubstr("beeline perf"))));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("--ranks 4"), HasSubstr("torchrun"),
+                    HasSubstr("--rank 0 --size 2 --rendezvous"), Not(HasSubstr("beeline perf"))));
 }
 
-// Whatever becomes of the run: this one ends because there is no such root.
+// Whatever becomes of the run: this one ends because there is no such device.
 TEST(BenchCommand, LeavesAFileOfResultsAloneUntilThereAreNewOnes) {
   const std::string path = ::testing::TempDir() + "beeline_bench_test." + std::to_string(::getpid());
-  const std::string words = "bench broadcast --ranks 2 -r 2 --json " + path;
+  const std::string words = "bench all_reduce --ranks 2 --device bee77 --json " + path;
   EXPECT_NE(refuse(words).status, 0);
   EXPECT_FALSE(std::ifstream(path).is_open());
   std::ofstream(path) << "the last results";

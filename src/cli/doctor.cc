@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -26,7 +27,7 @@ namespace beeline::cli {
 namespace {
 
 struct Arguments {
-  bool json = false, list = false, verbose = false, pseudonymise = false;
+  bool json = false, list = false, verbose = false, pseudonymise = false, force = false;
   std::string only, explain, root, record;
   std::vector<std::string> merge, logs;
   PeerArguments peer;
@@ -144,6 +145,12 @@ void diagnose_logs(const Arguments& typed) {
 void start(const Arguments& typed) {
   if (typed.pseudonymise && typed.record.empty())
     give_up({Errc::invalid_argument, "--pseudonymise belongs to --record FILE.tar.zst"});
+  if (typed.force && typed.record.empty())
+    give_up({Errc::invalid_argument, "--force belongs to --record FILE.tar.zst"});
+  std::error_code unknown;  // then writing it says why
+  if (!typed.record.empty() && !typed.force && std::filesystem::is_regular_file(typed.record, unknown))
+    give_up(
+        {Errc::in_use, "--record " + typed.record + ": there is such a file already; --force replaces it"});
   if (typed.list) return print(doctor::list_checks() + doctor::peer::list_peer_checks());
   if (!typed.explain.empty()) return explain(typed.explain);
   if (!typed.merge.empty()) return merge(typed.merge);
@@ -195,6 +202,7 @@ void add_doctor(CLI::App& app) {
           ->option_text("FILE.tar.zst");
   command->add_flag("--pseudonymise", typed->pseudonymise,
                     "With --record: replace names and addresses, consistently");
+  command->add_flag("--force", typed->force, "With --record: replace a file that exists");
   auto* merge =
       command->add_option("--merge", typed->merge, "Show what differs between reports of several hosts")
           ->option_text("A.json B.json ...");

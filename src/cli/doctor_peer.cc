@@ -14,6 +14,7 @@
 #include <optional>
 #include <thread>
 
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/engine.h"
 #include "doctor/host/live.h"
@@ -94,6 +95,10 @@ class RemoteListener {
   pid_t pid_;
 };
 
+std::uint16_t port_of(const PeerArguments& typed) {
+  return typed.port != 0 ? typed.port : peer::default_port;
+}
+
 Result<std::unique_ptr<peer::Measured>> measure_one(const PeerArguments& typed, const std::string& host,
                                                     const peer::HostFacts& here, verbs::Provider* provider) {
   if (typed.ssh) {
@@ -104,8 +109,7 @@ Result<std::unique_ptr<peer::Measured>> measure_one(const PeerArguments& typed, 
                   measured.error().message);
     return measured;
   }
-  BEELINE_TRY(auto channel,
-              peer::connect_to(host, typed.port != 0 ? typed.port : peer::default_port, connect_timeout));
+  BEELINE_TRY(auto channel, peer::connect_to(host, port_of(typed), connect_timeout));
   return peer::measure(channel, here, provider);
 }
 
@@ -115,6 +119,7 @@ void add_peer_options(CLI::App& command, PeerArguments& typed) {
   auto* peers = command.add_option("--peer", typed.hosts, "Compare and test with these hosts, rail by rail")
                     ->option_text("HOST ...");
   command.add_option("--port", typed.port, "With --peer: the listener's TCP port (default: 18791)")
+      ->check(between(1, 65535))
       ->needs(peers)
       ->option_text("PORT");
   auto* ssh =
@@ -127,6 +132,7 @@ void add_peer_options(CLI::App& command, PeerArguments& typed) {
                                  "Wait for doctors of other hosts, on this TCP and UDP port (default: 18791)")
                      ->expected(0, 1)
                      ->default_str(std::to_string(peer::default_port))
+                     ->check(between(1, 65535))
                      ->option_text("[PORT]");
   typed.listen->excludes(peers);
   command.add_flag("--stdio", typed.stdio)->group("");  // what --ssh starts
@@ -167,7 +173,10 @@ void examine_peers(const PeerArguments& typed, const PeerView& view, const Facts
   report.host = here.name;
   for (const auto& host : typed.hosts) {
     const auto measured = measure_one(typed, host, here, provider);
-    auto results = measured ? peer::judge(**measured, host) : peer::unreached(measured.error(), host);
+    auto results = measured ? peer::judge(**measured, host)
+                            : peer::unreached(measured.error(), host, {typed.ssh, port_of(typed)});
+    if (auto remark = measured ? peer::remark(**measured, host) : std::string(); !remark.empty())
+      report.remarks.push_back(std::move(remark));
     for (auto& result : results) report.results.push_back(std::move(result));
   }
   const auto text =

@@ -325,6 +325,25 @@ TEST(Unreadable, IsNotCalledAbsentOrFine) {
   EXPECT_TRUE(contains(examine_all(tree).at("pcie.max_payload").evidence, "CAP_SYS_ADMIN"));
 }
 
+TEST(Report, SaysWhatMattersFirstAndCountsTheRest) {
+  auto tree = bare_host();
+  auto report = examine_host(tree, *choose_checks(""));
+  report.remarks = {"it is\x1b another host"};
+  const auto text = to_text(report, {}), all = to_text(report, {false, true});
+  EXPECT_EQ(text.substr(text.find('\n'), 26), "\n\nit is  another host\n\nThi") << text;
+  EXPECT_TRUE(contains(text, "checks (-v: which, and why)"));
+  EXPECT_FALSE(contains(text, "nic.mtu"));
+  EXPECT_TRUE(contains(all, "nic.mtu"));
+  EXPECT_TRUE(contains(to_json(report), "remarks"));
+}
+
+TEST(Report, CountsOneAsOne) {
+  auto tree = cx7();
+  tree.facts["environment"] = "NCCL_DEBUG=TRACE\n";
+  EXPECT_TRUE(contains(to_text(examine_host(tree, *choose_checks("nccl.debug")), {}),
+                       ": 1 check: 0 failures, 1 warning, 0 unreadable"));
+}
+
 TEST(Report, ChoosesSortsAndEnds) {
   EXPECT_FALSE(choose_checks("nonsense"));
   EXPECT_FALSE(choose_checks(","));

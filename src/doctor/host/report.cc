@@ -86,11 +86,19 @@ std::string ids(const std::vector<const Result*>& results) {
   return join(names, " ");
 }
 
+// "1 warning", "2 warnings"
+std::string counted(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 bool has_rdma(const Report& report) {
   const auto found = std::find_if(report.results.begin(), report.results.end(),
                                   [](const Result& result) { return result.check->id == "nic.devices"; });
   return found == report.results.end() || found->status != Status::not_applicable;
 }
+
+// More names of checks that do not apply tell a reader nothing.
+constexpr std::size_t most_named = 12;
 
 constexpr auto without_rdma =
     "This host has no RDMA device. RoCE v2 works here all the same, in software (bee0):\n"
@@ -133,10 +141,12 @@ Report examine_host(Evidence& evidence, const std::vector<const Check*>& chosen)
 std::string to_text(const Report& report, const View& view) {
   const auto sorted = by_status(report);
   const auto count = [&](Status status) { return sorted.count(status) != 0 ? sorted.at(status).size() : 0; };
-  std::string text = fmt::format(
-      "{}: {} checks: {} failures, {} warnings, {} unreadable, {} ok, {} not applicable\n\n",
-      printable(report.host), report.results.size(), count(Status::failure), count(Status::warning),
-      count(Status::unreadable), count(Status::ok), count(Status::not_applicable));
+  std::string text =
+      fmt::format("{}: {}: {}, {}, {} unreadable, {} ok, {} not applicable\n\n", printable(report.host),
+                  counted(report.results.size(), "check"), counted(count(Status::failure), "failure"),
+                  counted(count(Status::warning), "warning"), count(Status::unreadable), count(Status::ok),
+                  count(Status::not_applicable));
+  for (const auto& remark : report.remarks) text += printable(remark) + "\n\n";
   if (!has_rdma(report)) text += without_rdma;
   for (const auto& [status, results] : sorted) {
     const bool quiet = status == Status::ok || status == Status::not_applicable;
@@ -153,7 +163,9 @@ std::string to_text(const Report& report, const View& view) {
   }
   if (!view.verbose) {
     if (count(Status::ok) != 0) text += "ok: " + ids(sorted.at(Status::ok)) + "\n";
-    if (count(Status::not_applicable) != 0)
+    if (count(Status::not_applicable) > most_named)
+      text += fmt::format("not applicable: {} checks (-v: which, and why)\n", count(Status::not_applicable));
+    else if (count(Status::not_applicable) != 0)
       text += "not applicable: " + ids(sorted.at(Status::not_applicable)) + "\n";
   }
   return text;
@@ -161,6 +173,7 @@ std::string to_text(const Report& report, const View& view) {
 
 std::string to_json(const Report& report) {
   auto document = nlohmann::ordered_json{{"version", 1}, {"host", report.host}};
+  if (!report.remarks.empty()) document["remarks"] = report.remarks;
   auto& checks = document["checks"] = nlohmann::ordered_json::array();
   for (const auto& result : report.results) {
     nlohmann::ordered_json row = {

@@ -12,6 +12,7 @@ namespace beeline::doctor {
 struct Report {
   std::string host;
   std::vector<Result> results;
+  std::vector<std::string> remarks = {};  // what to know before the results
 };
 
 // The checks that --only names (groups and checks); all of them for an empty list.

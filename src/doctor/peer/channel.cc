@@ -163,10 +163,7 @@ beeline::Result<Channel> connect_to(const std::string& host, std::uint16_t port,
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return Channel(std::move(socket), host);
   }
-  if (error == ECONNREFUSED)
-    return fail(Errc::not_found,
-                "nobody listens on {} port {}: start `beeline doctor --listen` there first, or use --ssh",
-                host, port);
+  if (error == ECONNREFUSED) return fail(Errc::io, "nobody listens on {} port {}", host, port);
   return fail_errno(error, fmt::format("connecting to {} port {}", host, port));
 }
 

@@ -441,11 +441,28 @@ std::vector<doctor::Result> judge(const Measured& measured, const std::string& h
   return results;
 }
 
-std::vector<doctor::Result> unreached(const Error& error, const std::string& host) {
+std::string remark(const Measured& measured, const std::string& host) {
+  if (!measured.pairs.empty()) return "";
+  if (measured.same_host && !measured.here.rails.empty())
+    return fmt::format(
+        "{} is this host, so nothing could be compared or tested: all its addresses are ours. Name another "
+        "host.",
+        host);
+  return fmt::format("Nothing could be tested with {}: {}.", host, why_no_pairs(measured));
+}
+
+std::vector<doctor::Result> unreached(const Error& error, const std::string& host, const Way& way) {
   Verdict verdict;
   verdict.fail(
       error.message, "nothing could be compared or tested with it",
-      "there: beeline doctor --listen (and TCP " + std::to_string(default_port) + " open), or here: --ssh");
+      error.code == Errc::not_found
+          ? fmt::format("check the name: `getent hosts {}` must print its address (typing error, DNS, "
+                        "/etc/hosts)",
+                        host)
+      : way.ssh ? fmt::format("try `ssh -o BatchMode=yes {} beeline --version`: it must log in without a "
+                              "question and find the program there (else --ssh-program PATH)",
+                              host)
+                : fmt::format("there: beeline doctor --listen (and TCP {} open), or here: --ssh", way.port));
   return {verdict.result(listener_check(), host)};
 }
 

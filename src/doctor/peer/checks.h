@@ -16,7 +16,15 @@ std::string peer_checks_as_markdown();
 
 // A result of each row, of the group "peer HOST".
 std::vector<doctor::Result> judge(const Measured& measured, const std::string& host);
-// The same where the peer could not be talked to.
-std::vector<doctor::Result> unreached(const Error& error, const std::string& host);
+// What the reader of those must know first, where nothing could be tested: why. Else empty.
+std::string remark(const Measured& measured, const std::string& host);
+
+// How the peer was to be reached.
+struct Way {
+  bool ssh = false;
+  std::uint16_t port = 0;  // without ssh
+};
+// The same results where the peer could not be talked to.
+std::vector<doctor::Result> unreached(const Error& error, const std::string& host, const Way& way);
 
 }  // namespace beeline::doctor::peer

@@ -108,6 +108,40 @@ TEST(Peer, EachDifferenceIsItsOwnAlarm) {
   EXPECT_EQ(alarms(examine(here, there, nullptr)), Names{"peer.arrival"});
 }
 
+TEST(Peer, ThatIsThisHostIsSaidToBe) {
+  Measured measured;
+  measured.here = host("here", here_address);
+  measured.there = host("here", here_address);
+  add_pairs(measured);
+  EXPECT_EQ(alarms(judge(measured, "localhost")), Names{});
+  EXPECT_NE(remark(measured, "localhost").find("localhost is this host"), std::string::npos);
+  measured.there.rails.clear();
+  measured.same_host = false;
+  EXPECT_EQ(remark(measured, "node2"), "Nothing could be tested with node2: no RDMA device there.");
+  measured = {};
+  measured.here = host("here", here_address);
+  measured.there = host("there", there_address);
+  add_pairs(measured);
+  EXPECT_EQ(remark(measured, "there"), "");
+}
+
+TEST(Peer, ThatIsNotReachedGetsTheFixThatHelps) {
+  const auto fix = [](const Error& error, const Way& way) {
+    return unreached(error, "node2", way).at(0).fix;
+  };
+  const auto no_name = connect_to("host.invalid", 18791, 10s);
+  ASSERT_FALSE(no_name);
+  EXPECT_NE(fix(no_name.error(), {false, 18791}).find("check the name"), std::string::npos);
+  EXPECT_EQ(fix(no_name.error(), {false, 18791}).find("--listen"), std::string::npos);
+  const auto nobody = connect_to("127.0.0.1", 1, 10s);
+  ASSERT_FALSE(nobody);
+  EXPECT_NE(fix(nobody.error(), {false, 7}).find("there: beeline doctor --listen (and TCP 7 open)"),
+            std::string::npos);
+  const auto by_ssh = fix({Errc::peer_lost, "ended early"}, {true, 0});
+  EXPECT_NE(by_ssh.find("ssh -o BatchMode=yes node2"), std::string::npos);
+  EXPECT_EQ(by_ssh.find("--listen"), std::string::npos);
+}
+
 TEST(Peer, ALoopbackAddressIsNoWayToAnotherHost) {
   const auto results =
       examine(host("here", here_address), host("there", IpAddress::v4(203, 0, 113, 7)), nullptr);
