@@ -5,10 +5,20 @@
 //   ./all_reduce --rank 0 --size 2 --rendezvous 127.0.0.1:29500
 //   ./all_reduce --rank 1 --size 2 --rendezvous 127.0.0.1:29500
 #include <beeline/beeline.hpp>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <vector>
+
+static int number(const std::string& name, const std::string& text) {
+  int value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end)
+    throw std::invalid_argument(name + " '" + text + "': give a whole number");
+  return value;
+}
 
 static beeline::Communicator join(int argc, char** argv) {
   if (argc == 1) return beeline::Communicator::create();  // the environment says who we are
@@ -17,9 +27,9 @@ static beeline::Communicator join(int argc, char** argv) {
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     if (name == "--rank")
-      rank = std::atoi(value.c_str());
+      rank = number(name, value);
     else if (name == "--size")
-      size = std::atoi(value.c_str());
+      size = number(name, value);
     else if (name == "--rendezvous")
       rendezvous = value;
     else

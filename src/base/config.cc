@@ -103,7 +103,7 @@ constexpr Row rows[] = {
     {{"BEELINE_PROVIDER", "auto, soft, system", "where verbs come from"}, set_provider},
     {{"BEELINE_ICRC", "auto, plain, strict", "strict: check received packets against their IP header too"},
      set_icrc},
-    {{"BEELINE_DEVICE", "a device name", "device of the collectives"}, set_device},
+    {{"BEELINE_DEVICE", "a device name", "device where none is named"}, set_device},
     {{"BEELINE_GID_INDEX", "0 … 255", "GID index on that device"}, set_gid_index},
     {{"BEELINE_LOG", "trace … off", "what goes to standard error"}, set_log},
     {{"BEELINE_INFLIGHT_BYTES", "bytes", "unacknowledged payload per process"}, set_inflight},

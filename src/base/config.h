@@ -28,7 +28,7 @@ struct Config {
   // BEELINE_ICRC=auto|plain|strict: strict sees received IPv4 headers (a raw socket: CAP_NET_RAW) and checks
   // every ICRC exactly; plain accepts any IP identification that explains it; auto: strict if we may.
   IcrcCheck icrc = IcrcCheck::automatic;
-  // BEELINE_DEVICE=bee1: the device that collectives use; empty: the first usable one.
+  // BEELINE_DEVICE=bee1: the device where a call or command names none; empty: the first usable one.
   std::string device;
   // BEELINE_GID_INDEX: GID index on that device; unset: ranked choice.
   std::optional<int> gid_index;

@@ -1,16 +1,21 @@
 // beeline bench: collectives, measured and checked, with the letters of nccl-tests.
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 
 #include "bench/launch.h"
 #include "bench/run.h"
 #include "bench/values.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/engine.h"
+#include "cli/json_file.h"
+#include "verbs/verbs.h"
 
 namespace beeline::cli {
 namespace {
+
+constexpr int most_ranks = 1 << 20;  // of any group
 
 // As typed.
 struct BenchArguments {
@@ -64,19 +69,29 @@ std::vector<std::string> rank_command(const BenchArguments& typed, int rank, std
   return words;
 }
 
+// What would be wrong for every rank alike is said once, before any of them starts.
+Result<void> try_settings(const BenchArguments& typed) {
+  if (!typed.json_path.empty()) BEELINE_TRY_VOID(probe_file(typed.json_path));
+  BEELINE_TRY(const auto engine, open_engine());
+  const std::string& device = typed.device.empty() ? engine.config.device : typed.device;
+  BEELINE_TRY(const auto context, verbs::open_device(*engine.provider, device));
+  BEELINE_TRY_VOID(verbs::choose_gid(*engine.provider, context.get(), 1, engine.config.gid_index));
+  return {};
+}
+
 void start_ranks(const BenchArguments& typed, bench::RunOptions options) {
   options.job.ranks = typed.ranks;
   if (options.check)
     if (const auto possible = bench::check_is_possible(options.job); !possible) give_up(possible.error());
   if (typed.root >= typed.ranks)
-    give_up({Errc::invalid_argument, fmt::format("-r {}: there are only {} ranks", typed.root, typed.ranks)});
+    give_up({Errc::invalid_argument, fmt::format("-r {}: there are only {} ranks, 0 … {}", typed.root,
+                                                 typed.ranks, typed.ranks - 1)});
+  if (const auto tried = try_settings(typed); !tried) give_up(tried.error());
   const auto port = value_or_give_up(bench::ReservedPort::take());
   bench::LaunchOptions launch;
   launch.ranks = typed.ranks;
   launch.program = "/proc/self/exe";
   launch.arguments = [&](int rank) { return rank_command(typed, rank, port.port()); };
-  if (!std::isfinite(typed.timeout_seconds))  // which CLI11's range lets pass
-    give_up({Errc::invalid_argument, "--timeout: give a number of seconds"});
   launch.deadline = Duration{static_cast<std::int64_t>(typed.timeout_seconds * 1e9)};
   if (const auto outcome = bench::launch(launch); !outcome) give_up(outcome.error());
 }
@@ -119,36 +134,40 @@ void add_bench(CLI::App& app) {
   bench->add_option("-b,--minbytes", typed->min_size, "Least size: bytes, or with K, M, G")
       ->capture_default_str();
   bench->add_option("-e,--maxbytes", typed->max_size, "Largest size")->capture_default_str();
-  bench->add_option("-f,--stepfactor", typed->factor, "From size to size")->capture_default_str();
+  bench->add_option("-f,--stepfactor", typed->factor, "From size to size")
+      ->check(between<std::size_t>(1, SIZE_MAX))
+      ->capture_default_str();
   bench->add_option("-n,--iters", typed->iterations, "Operations per measurement")
-      ->check(CLI::Range(1, 1000000))
+      ->check(between(1, 1000000))
       ->capture_default_str();
   bench->add_option("-w,--warmup_iters", typed->warmups, "Operations before each measurement")
-      ->check(CLI::Range(0, 1000000))
+      ->check(between(0, 1000000))
       ->capture_default_str();
   bench->add_option("-d,--datatype", typed->dtype, "float, bfloat16, int32, int64 or uint8")
       ->capture_default_str();
   bench->add_option("-o,--op", typed->redop, "sum, max or avg")->capture_default_str();
   bench->add_option("-r,--root", typed->root, "Root of broadcast")
-      ->check(CLI::NonNegativeNumber)
+      ->check(between(0, most_ranks - 1))
       ->capture_default_str();
   bench
       ->add_option("-c,--check", typed->check,
                    "1: fresh data for every operation, every element checked; 0: neither")
-      ->check(CLI::Range(0, 1))
+      ->check(between(0, 1))
       ->capture_default_str();
-  bench->add_option("--json", typed->json_path, "Writes the results to this file, too");
-  bench->add_option("--device", typed->device, "Device to use (see beeline devices)");
+  bench->add_option("--json", typed->json_path, "Writes the results to this file, too")->check(not_empty());
+  bench->add_option("--device", typed->device, "Device to use (see beeline devices)")->check(not_empty());
   bench->add_option("-T,--timeout", typed->timeout_seconds, "With --ranks: seconds until the run is stopped")
-      ->check(CLI::Range(0.001, 1e6))
+      ->check(between(0.001, 1e6))
       ->capture_default_str();
-  bench->add_option("--ranks", typed->ranks, "Starts so many ranks on this host")->check(CLI::Range(1, 1024));
+  bench->add_option("--ranks", typed->ranks, "Starts so many ranks on this host")->check(between(1, 1024));
   bench->add_option("--rank", typed->rank, "Is one rank of a run that something else starts …")
-      ->check(CLI::NonNegativeNumber);
-  bench->add_option("--size", typed->size, "… of so many ranks …")->check(CLI::PositiveNumber);
-  bench->add_option(
-      "--rendezvous", typed->rendezvous,
-      "… that meet at host:port of rank 0. Without these: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT");
+      ->check(between(0, most_ranks - 1));
+  bench->add_option("--size", typed->size, "… of so many ranks …")->check(between(1, most_ranks));
+  bench
+      ->add_option(
+          "--rendezvous", typed->rendezvous,
+          "… that meet at host:port of rank 0. Without these: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT")
+      ->check(not_empty());
   bench->callback([typed] { run(*typed); });
 }
 

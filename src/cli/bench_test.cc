@@ -51,7 +51,7 @@ TEST(BenchCommand, RefusesNonsenseInOneSentence) {
       {"bench all_reduce --ranks 2 -b 1 -e 2 -f 1", "a factor of at least 2"},
       {"bench all_reduce --ranks 2 -d half", "'half' is no type"},
       {"bench all_reduce --ranks 2 -o prod", "'prod' is no reduce operation"},
-      {"bench broadcast --ranks 2 -r 2", "there are only 2 ranks"},
+      {"bench broadcast --ranks 2 -r 2", "there are only 2 ranks, 0 … 1"},
       {"bench all_reduce --ranks 0", "--ranks"},
       {"bench all_reduce --ranks 300 -d bfloat16", "not exact in bfloat16"},
       {"bench all_reduce --ranks 2 --rank 1", "leave out --rank"},

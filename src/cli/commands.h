@@ -1,5 +1,5 @@
 // The subcommands of `beeline`, one file each. Each adds itself to the parser; its
-// callback throws CommandFailed (or CLI::RuntimeError) to end with another status than 0.
+// callback throws CLI::RuntimeError to end with another status than 0.
 #pragma once
 
 #include <CLI/CLI.hpp>

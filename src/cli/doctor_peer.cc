@@ -14,6 +14,7 @@
 #include <optional>
 #include <thread>
 
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/engine.h"
 #include "doctor/host/live.h"
@@ -115,6 +116,7 @@ void add_peer_options(CLI::App& command, PeerArguments& typed) {
   auto* peers = command.add_option("--peer", typed.hosts, "Compare and test with these hosts, rail by rail")
                     ->option_text("HOST ...");
   command.add_option("--port", typed.port, "With --peer: the listener's TCP port (default: 18791)")
+      ->check(between(1, 65535))
       ->needs(peers)
       ->option_text("PORT");
   auto* ssh =
@@ -127,6 +129,7 @@ void add_peer_options(CLI::App& command, PeerArguments& typed) {
                                  "Wait for doctors of other hosts, on this TCP and UDP port (default: 18791)")
                      ->expected(0, 1)
                      ->default_str(std::to_string(peer::default_port))
+                     ->check(between(1, 65535))
                      ->option_text("[PORT]");
   typed.listen->excludes(peers);
   command.add_flag("--stdio", typed.stdio)->group("");  // what --ssh starts

@@ -35,6 +35,13 @@ class FileActions {
 
 }  // namespace
 
+bool is_channel_to_client(int fd) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  return fd == child_fd && getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 &&
+         peer.ss_family == AF_UNIX;
+}
+
 Result<LoopbackServer> LoopbackServer::start(std::vector<std::string> words) {
   int ends[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)

@@ -10,6 +10,9 @@
 
 namespace beeline::cli {
 
+// Is this descriptor the end of a socket pair that LoopbackServer gave to this process?
+bool is_channel_to_client(int fd);
+
 class LoopbackServer {
  public:
   // Runs this program with `words` and "--control-fd N".

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "base/log.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/engine.h"
 #include "cli/json_file.h"
@@ -24,7 +25,7 @@ struct PerfArguments {
   bool loopback = false;
   bool report_gbits = false;
   std::string json_path;
-  int control_fd = -1;  // this end is the server that --loopback started
+  std::optional<int> control_fd;  // this end is the server that --loopback started
 };
 
 template <class T>
@@ -79,7 +80,9 @@ perf::Report run_as_server(const PerfArguments& typed, perf::OpenDevice& device)
 
 // The server of --loopback tells its errors to the client, which prints them.
 void run_controlled(const PerfArguments& typed) {
-  perf::Channel channel(Descriptor(typed.control_fd), "the client process");
+  if (!is_channel_to_client(*typed.control_fd))
+    give_up({Errc::invalid_argument, "--control-fd is for the server that --loopback starts; leave it out"});
+  perf::Channel channel(Descriptor(*typed.control_fd), "the client process");
   auto engine = open_engine();
   const auto tell = [&](const Error& error) {
     channel.send_failure(error);
@@ -106,13 +109,15 @@ void check_verdict(const perf::Report& report) {
 
 void run(PerfArguments& typed) {
   if (!typed.size.empty()) typed.options.size_bytes = value_or_give_up(perf::parse_size(typed.size));
-  if (typed.control_fd >= 0) return run_controlled(typed);
+  if (typed.control_fd) return run_controlled(typed);
   if (typed.loopback && !typed.host.empty())
     give_up({Errc::invalid_argument, "--loopback starts its own server: give no host with it"});
   value_or_give_up(perf::make_plan(typed.options));
   if (!typed.json_path.empty())
     if (const auto writable = probe_file(typed.json_path); !writable) give_up(writable.error());
   auto engine = value_or_give_up(open_engine());
+  if (typed.options.device.empty()) typed.options.device = engine.config.device;
+  if (!typed.options.gid_index) typed.options.gid_index = engine.config.gid_index;
   auto device = value_or_give_up(perf::open_device(*engine.provider, typed.options));
   const perf::Report report = typed.loopback       ? run_loopback(typed, device)
                               : typed.host.empty() ? run_as_server(typed, device)
@@ -135,27 +140,44 @@ std::string examples(std::string_view test) {
 
 void add_options(CLI::App& command, PerfArguments& typed) {
   perf::Options& options = typed.options;
-  command.add_option("host", typed.host, "The server to connect to; without it this end is the server");
+  command.add_option("host", typed.host, "The server to connect to; without it this end is the server")
+      ->check(not_empty());
   command.add_flag("--loopback", typed.loopback, "Start the server too, as a second process on this host");
-  command.add_option("-d,--ib-dev", options.device,
-                     "Device (default: the first one that is up and has an address)");
-  command.add_option("-x,--gid-index", options.gid_index, "GID index (default: the best address)");
-  command.add_option("-i,--ib-port", options.port, "Port of the device")->capture_default_str();
-  command.add_option("-m,--mtu", options.mtu_bytes, "Path MTU (default: the largest that both ends have)");
+  command
+      .add_option("-d,--ib-dev", options.device,
+                  "Device (default: BEELINE_DEVICE, or the first one that is up and has an address)")
+      ->check(not_empty());
+  command
+      .add_option("-x,--gid-index", options.gid_index,
+                  "GID index (default: BEELINE_GID_INDEX, or the best address)")
+      ->check(between(0, 255));
+  command.add_option("-i,--ib-port", options.port, "Port of the device")
+      ->check(between(1, 255))
+      ->capture_default_str();
+  command.add_option("-m,--mtu", options.mtu_bytes, "Path MTU (default: the largest that both ends have)")
+      ->check(between(256, 4096));
   command.add_option("-s,--size", typed.size,
                      "Message size in bytes, or as 64K, 8M (default: 65536, or 2 for latency)");
   command.add_flag("-a,--all", options.all_sizes, "Sizes 2, 4, 8 ... 2^23");
-  command.add_option("-n,--iters", options.iterations,
-                     "Messages per queue pair (default: 5000, or 1000 for latency)");
-  command.add_option("-D,--duration", options.duration_s, "Seconds to run for, instead of -n");
-  command.add_option("-q,--qp", options.queue_pairs, "Queue pairs")->capture_default_str();
+  command
+      .add_option("-n,--iters", options.iterations,
+                  "Messages per queue pair (default: 5000, or 1000 for latency)")
+      ->check(between<std::uint64_t>(1, perf::max_iterations));
+  command.add_option("-D,--duration", options.duration_s, "Seconds to run for, instead of -n")
+      ->check(between(0.0, perf::max_duration_s));
+  command.add_option("-q,--qp", options.queue_pairs, "Queue pairs")
+      ->check(between(1u, perf::max_queue_pairs))
+      ->capture_default_str();
   command.add_option("-t,--tx-depth", options.tx_depth, "Messages under way per queue pair")
+      ->check(between(1u, perf::max_tx_depth))
       ->capture_default_str();
   command.add_flag("-b,--bidirectional", options.bidirectional, "Both ends send");
-  command.add_option("-p,--port", typed.tcp_port, "TCP port on which the ends agree")->capture_default_str();
+  command.add_option("-p,--port", typed.tcp_port, "TCP port on which the ends agree")
+      ->check(between(1, 65535))
+      ->capture_default_str();
   command.add_flag("--check", options.check, "Verify every byte of every message");
   command.add_flag("--report_gbits", typed.report_gbits, "Gb/sec instead of MiB/sec");
-  command.add_option("--json", typed.json_path, "Also write the result to this file");
+  command.add_option("--json", typed.json_path, "Also write the result to this file")->check(not_empty());
   command.add_option("--control-fd", typed.control_fd)->group("");  // not for users
 }
 

@@ -34,7 +34,9 @@ expect 0 "version" "$beeline" --version
 prints '^beeline [0-9]+\.[0-9]+\.[0-9]+$'
 expect usage "no subcommand" "$beeline"
 expect usage "unknown subcommand" "$beeline" dance
+says "^beeline: beeline has no command 'dance'; there are: devices, perf, bench, doctor"
 expect usage "unknown test" "$beeline" perf dance
+says "^beeline: beeline perf has no command 'dance'; there are: write_bw, "
 for test in write_bw read_bw send_bw write_lat read_lat send_lat; do
   expect 0 "help of $test" "$beeline" perf $test --help
   prints 'Examples:'
@@ -81,14 +83,20 @@ expect 1 "unknown device" "$beeline" perf write_bw --loopback -d mlx5_9
 says '^beeline: no RDMA device mlx5_9; there are: bee0'
 expect 1 "unknown GID" "$beeline" perf write_bw --loopback -x 200
 says 'no RoCE v2 GID at index 200'
+expect 1 "unknown device in the environment" env BEELINE_DEVICE=mlx5_9 "$beeline" perf write_bw --loopback
+says '^beeline: no RDMA device mlx5_9; there are: bee0'
+expect 1 "unknown GID in the environment" env BEELINE_GID_INDEX=200 "$beeline" perf write_bw --loopback
+says 'no RoCE v2 GID at index 200'
+expect 0 "options win over the environment" env BEELINE_DEVICE=mlx5_9 BEELINE_GID_INDEX=200 \
+  "$beeline" perf write_bw --loopback -d bee0 -x 0 -n 20
 expect 1 "unknown port" "$beeline" perf write_bw --loopback -i 7
 says 'port 7 of bee'
 expect 1 "bad MTU" "$beeline" perf write_bw --loopback -m 1000
 says '-m 1000'
 expect 1 "size zero" "$beeline" perf write_bw --loopback -s 0
 says '-s 0'
-expect 1 "no iterations" "$beeline" perf write_bw --loopback -n 0
-says '-n 0'
+expect usage "no iterations" "$beeline" perf write_bw --loopback -n 0
+says "^beeline: --iters: '0' is no number from 1 to 1099511627776"
 expect 1 "host and loopback" "$beeline" perf write_bw somewhere --loopback
 says 'no host'
 expect 1 "unwritable json" "$beeline" perf write_bw --loopback --json /nonexistent/x
@@ -97,11 +105,27 @@ expect 1 "negative size" "$beeline" perf write_bw --loopback -s -1
 says '-s -1: give a number'
 expect usage "words for numbers" "$beeline" perf write_bw --loopback -n many
 expect usage "negative queue pairs" "$beeline" perf write_bw --loopback -q -1
+says "^beeline: --qp: '-1' is no number from 1 to 1024"
+expect usage "no host's name" "$beeline" perf write_bw ''
+says '^beeline: host: is empty'
+expect 1 "what only --loopback gives" "$beeline" perf write_bw --control-fd 3
+says '^beeline: --control-fd is for the server that --loopback starts'
+expect 1 "the same, not open at all" "$beeline" perf write_bw --control-fd -5
+says '^beeline: --control-fd is for the server that --loopback starts'
 expect usage "too large for a port" "$beeline" perf write_bw -p 70000
 expect 1 "unknown host" "$beeline" perf write_bw host.invalid
 says '^beeline: host host.invalid: '
 expect 1 "nobody there" "$beeline" perf write_bw 127.0.0.1 -p 1
 says '^beeline: nobody listens on 127.0.0.1 port 1'
+# What is wrong for every rank is said once.
+expect 1 "bench, unknown device" "$beeline" bench all_reduce --ranks 3 --device mlx5_9
+says '^beeline: no RDMA device mlx5_9; there are: bee0'
+expect 1 "bench, bad environment" env BEELINE_LANE=foo "$beeline" bench all_reduce --ranks 3
+says '^beeline: BEELINE_LANE=foo'
+expect 1 "bench, unknown GID" env BEELINE_GID_INDEX=200 "$beeline" bench all_reduce --ranks 3
+says '^beeline: .*no RoCE v2 GID at index 200'
+expect 1 "bench, unwritable json" "$beeline" bench all_reduce --ranks 3 --json /nonexistent/x
+says '^beeline: --json /nonexistent/x'
 expect 1 "bad environment" env BEELINE_LOG=loud "$beeline" devices
 says '^beeline: BEELINE_LOG=loud'
 

@@ -7,11 +7,10 @@ namespace beeline::perf {
 namespace {
 
 constexpr std::uint64_t max_size_bytes = std::uint64_t{1} << 30;
-constexpr std::uint64_t max_iterations = std::uint64_t{1} << 40;  // counters in work request ids are 48 bits
 constexpr std::uint64_t max_buffer_bytes = std::uint64_t{8} << 30;
 constexpr std::uint64_t check_area_bytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t all_sizes_first = 2, all_sizes_last = std::uint64_t{1} << 23;
-constexpr Duration max_duration = 168h;
+constexpr Duration max_duration{static_cast<std::int64_t>(max_duration_s * 1e9)};
 
 }  // namespace
 
@@ -33,14 +32,14 @@ Result<void> check_plan(const Plan& plan) {
   if (plan.all_sizes && plan.size_bytes < all_sizes_first)
     return fail(Errc::invalid_argument, "-a starts at {} bytes", all_sizes_first);
   if (plan.iterations > max_iterations)
-    return fail(Errc::invalid_argument, "-n {}: at most {}", plan.iterations, max_iterations);
+    return fail(Errc::invalid_argument, "-n {}: 1 … {} iterations", plan.iterations, max_iterations);
   if (plan.iterations == 0 && (plan.duration <= Duration{} || plan.duration > max_duration))
     return fail(Errc::invalid_argument,
                 "give -n (1 or more) or -D (seconds, more than 0 and at most a week)");
-  if (plan.queue_pairs < 1 || plan.queue_pairs > 1024)
-    return fail(Errc::invalid_argument, "-q {}: 1 … 1024 queue pairs", plan.queue_pairs);
-  if (plan.tx_depth < 1 || plan.tx_depth > 16384)
-    return fail(Errc::invalid_argument, "--tx-depth {}: 1 … 16384", plan.tx_depth);
+  if (plan.queue_pairs < 1 || plan.queue_pairs > max_queue_pairs)
+    return fail(Errc::invalid_argument, "-q {}: 1 … {} queue pairs", plan.queue_pairs, max_queue_pairs);
+  if (plan.tx_depth < 1 || plan.tx_depth > max_tx_depth)
+    return fail(Errc::invalid_argument, "--tx-depth {}: 1 … {}", plan.tx_depth, max_tx_depth);
   if (plan.test->latency && plan.queue_pairs != 1)
     return fail(Errc::invalid_argument, "-q is for bandwidth tests: a latency test has one queue pair");
   if (plan.test->latency && plan.bidirectional)
@@ -80,7 +79,7 @@ Result<Plan> make_plan(const Options& options) {
   if (options.all_sizes) plan.size_bytes = all_sizes_last;
   if (options.duration_s) {
     // NaN and infinity fail the comparison.
-    if (!(*options.duration_s > 0 && *options.duration_s <= 604800))
+    if (!(*options.duration_s > 0 && *options.duration_s <= max_duration_s))
       return fail(Errc::invalid_argument, "-D {}: seconds, more than 0 and at most a week",
                   *options.duration_s);
     plan.duration = Duration{static_cast<std::int64_t>(*options.duration_s * 1e9)};

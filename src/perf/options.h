@@ -15,6 +15,11 @@ namespace beeline::perf {
 
 inline constexpr std::uint16_t default_tcp_port = 18515;
 
+inline constexpr std::uint64_t max_iterations = std::uint64_t{1} << 40;  // work request ids count in 48 bits
+inline constexpr double max_duration_s = 7 * 24 * 3600;
+inline constexpr std::uint32_t max_queue_pairs = 1024;
+inline constexpr std::uint32_t max_tx_depth = 16384;
+
 struct Options {
   const Test* test = nullptr;
   std::string device;            // empty: the first usable one

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "cli/commands.h"
+#include "cli/failure_message.h"
 
 namespace {
 
@@ -13,6 +14,7 @@ int run(int argc, char** argv) {
   app.name("beeline");
   app.set_version_flag("--version", "beeline " BEELINE_VERSION);
   app.require_subcommand(1);
+  app.failure_message(beeline::cli::failure_message);
   app.footer(
       "Examples:\n"
       "  beeline devices                      which cards there are\n"
