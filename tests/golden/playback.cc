@@ -194,16 +194,16 @@ class Player {
     request.remote_address = message.headers.reth.address;
     request.rkey = message.headers.reth.rkey;
     request.sges = {&sge, 1};
+    proto::DatagramTarget target;
+    target.remote_qpn = message.headers.bth.destination;
+    target.remote_qkey = message.headers.deth.qkey;
+    request.target = &target;
     if (message.info->has_atomic_eth) {
       request.remote_address = message.headers.atomic.address;
       request.rkey = message.headers.atomic.rkey;
       request.compare = message.headers.atomic.compare;
       request.swap_or_add = message.headers.atomic.swap_or_add;
     }
-    proto::DatagramTarget target;
-    target.remote_qpn = message.headers.bth.destination;
-    target.remote_qkey = message.headers.deth.qkey;
-    request.target = &target;
     ASSERT_EQ(qp_.post_send(now_, request), proto::PostResult::ok);
   }
 
