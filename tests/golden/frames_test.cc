@@ -1,6 +1,8 @@
 // Every captured frame against wire/: the ICRC, the parser and the emitter.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -84,7 +86,7 @@ TEST_P(GoldenFrames, DamageIsSeenWithAndWithoutTheIdentification) {
   }
 }
 
-TEST_P(GoldenFrames, EveryOpcodeIsCountedAndParses) {
+TEST_P(GoldenFrames, EveryFrameParsesAndEveryOpcodeIsCounted) {
   std::map<int, int> seen;
   for (const RoceFrame& frame : capture_.frames) {
     const int opcode = load_u8(frame.datagram.data());
@@ -101,7 +103,7 @@ TEST_P(GoldenFrames, EveryOpcodeIsCountedAndParses) {
 TEST_P(GoldenFrames, EmittedAgainByteForByte) {
   for (const RoceFrame& frame : capture_.frames) {
     const auto view = wire::parse(frame.datagram);
-    ASSERT_TRUE(view) << wire::name(view.error());
+    ASSERT_TRUE(view);
     std::vector<std::byte> again(wire::max_header_bytes);
     again.resize(wire::emit(view->headers, again));
     wire::Icrc icrc(frame.ip_udp);

@@ -91,6 +91,8 @@ class OperationPair {
   virtual PostResult post_recv(int side, const RecvWr& wr) = 0;
   virtual std::size_t poll(int side, std::span<Completion> out) = 0;
   virtual QpState state(int side) const = 0;
+  virtual Result<void> modify(int side, const QpAttr& attributes, std::uint32_t mask) = 0;
+  virtual QpEvent take_events(int side) = 0;
   // Does what can be done now; else jumps to the next event. False: nothing will ever happen.
   virtual bool step() = 0;
 
@@ -173,6 +175,10 @@ class WirePair final : public OperationPair {
   PostResult post_recv(int side, const RecvWr& wr) override { return qp(side).post_recv(wr); }
   std::size_t poll(int side, std::span<Completion> out) override { return qp(side).poll_completions(out); }
   QpState state(int side) const override { return qp(side).state(); }
+  Result<void> modify(int side, const QpAttr& attributes, std::uint32_t mask) override {
+    return qp(side).modify(now_, attributes, mask);
+  }
+  QpEvent take_events(int side) override { return qp(side).take_events(); }
 
   bool step() override {
     bool any = deliver();
@@ -251,6 +257,10 @@ class DirectPair final : public OperationPair {
   PostResult post_recv(int side, const RecvWr& wr) override { return of(side).post_recv(wr); }
   std::size_t poll(int side, std::span<Completion> out) override { return of(side).completions().poll(out); }
   QpState state(int side) const override { return operations_[static_cast<std::size_t>(side)]->state(); }
+  Result<void> modify(int side, const QpAttr& attributes, std::uint32_t mask) override {
+    return of(side).modify(attributes, mask);
+  }
+  QpEvent take_events(int side) override { return of(side).take_events(); }
   bool step() override {
     if (lane_->run(now_)) return true;
     const TimePoint next = lane_->next_timeout();
