@@ -11,6 +11,7 @@
 #include "nic/engine.h"
 #include "nic/guarded.h"
 #include "nic/progress_thread.h"
+#include "nic/shared_queue.h"
 
 namespace beeline::nic {
 
@@ -73,8 +74,11 @@ class CardImpl final : public Card {
 
   Result<void> use_domain(PdId domain);
   void leave_domain(PdId domain);
+  Result<void> check_cq_depth(std::uint32_t depth) const;
   Result<void> check_request(const QpRequest& request) const;
-  Result<Route> open_route(const QueuePair& qp, const AddressVector& address);
+  Result<void> check_shared_queue(const QpRequest& request) const;
+  Result<Route> open_route(int device, const AddressVector& address, std::uint32_t flow);
+  Result<void> open_all_addresses(int device);
   void use_port_buffers(Engine::Exclusive& engine);
 
   const Limits limits_;
@@ -91,6 +95,7 @@ class CardImpl final : public Card {
   std::unordered_map<std::uint32_t, Domain> domains_;
   std::uint32_t next_domain_ = 1;
   std::map<CompletionQueue*, std::unique_ptr<CompletionQueue>> queues_;
+  std::map<SharedQueue*, std::unique_ptr<SharedQueue>> shared_queues_;
   std::map<QueuePair*, std::unique_ptr<QueuePair>> queue_pairs_;
 
   std::unique_ptr<ProgressThread> thread_;  // last: it uses all of the above

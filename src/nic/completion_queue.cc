@@ -5,8 +5,8 @@
 namespace beeline::nic {
 
 CompletionQueue::CompletionQueue(std::uint32_t depth, Notifier notifier, void* cookie,
-                                 std::atomic<int>& armed_queues)
-    : ring_(depth), notifier_(notifier), cookie_(cookie), armed_queues_(armed_queues) {}
+                                 std::atomic<int>& armed_queues, EventSink events)
+    : ring_(depth), notifier_(notifier), events_(events), cookie_(cookie), armed_queues_(armed_queues) {}
 
 CompletionQueue::~CompletionQueue() {
   if (bell_ != Bell::silent) armed_queues_.fetch_sub(1);
@@ -15,7 +15,7 @@ CompletionQueue::~CompletionQueue() {
 bool CompletionQueue::append(const proto::Completion& completion) {
   const std::size_t count = count_.load(std::memory_order_relaxed);
   if (overrun() || count == ring_.size()) {
-    overrun_.store(true, std::memory_order_release);
+    note_overrun();
     return false;
   }
   std::size_t place = head_ + count;
@@ -23,6 +23,11 @@ bool CompletionQueue::append(const proto::Completion& completion) {
   ring_[place] = completion;
   count_.store(count + 1, std::memory_order_release);
   return true;
+}
+
+void CompletionQueue::note_overrun() {
+  if (overrun_.exchange(true, std::memory_order_acq_rel) || events_ == nullptr) return;
+  events_(cookie_, CardEvent::completion_queue_error);
 }
 
 bool CompletionQueue::push(std::span<const proto::Completion> completions) {
@@ -74,6 +79,17 @@ void CompletionQueue::purge(Qpn qpn) {
     if (completion.qpn != qpn) ring_[(head_ + kept++) % ring_.size()] = completion;
   }
   count_.store(kept, std::memory_order_release);
+}
+
+Result<void> CompletionQueue::resize(std::uint32_t depth) {
+  std::vector<proto::Completion> ring(depth);
+  const std::lock_guard lock(mutex_);
+  const std::size_t count = count_.load(std::memory_order_relaxed);
+  if (count > depth) return fail(Errc::in_use, "{} completions wait, {} would fit: poll first", count, depth);
+  for (std::size_t i = 0; i < count; ++i) ring[i] = ring_[(head_ + i) % ring_.size()];
+  ring_.swap(ring);
+  head_ = 0;
+  return {};
 }
 
 }  // namespace beeline::nic

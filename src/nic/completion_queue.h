@@ -15,7 +15,8 @@ namespace beeline::nic {
 class CompletionQueue {
  public:
   // `armed_queues` counts the queues whose bell is armed; it outlives the queue.
-  CompletionQueue(std::uint32_t depth, Notifier notifier, void* cookie, std::atomic<int>& armed_queues);
+  CompletionQueue(std::uint32_t depth, Notifier notifier, void* cookie, std::atomic<int>& armed_queues,
+                  EventSink events = nullptr);
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
@@ -28,6 +29,8 @@ class CompletionQueue {
   void arm(bool solicited_only);
   // Forgets the completions of a queue pair that is destroyed or reset.
   void purge(Qpn qpn);
+  // Keeps what waits, in order. in_use when more waits than fits.
+  Result<void> resize(std::uint32_t depth);
   bool overrun() const { return overrun_.load(std::memory_order_acquire); }
 
   // Queue pairs that complete here; kept by the card.
@@ -38,6 +41,7 @@ class CompletionQueue {
 
   bool append(const proto::Completion& completion);
   void ring_for(bool solicited);
+  void note_overrun();
 
   std::mutex mutex_;
   std::vector<proto::Completion> ring_;
@@ -46,6 +50,7 @@ class CompletionQueue {
   std::atomic<bool> overrun_{false};
   Bell bell_ = Bell::silent;
   Notifier notifier_;
+  EventSink events_;
   void* cookie_;
   std::atomic<int>& armed_queues_;
 };

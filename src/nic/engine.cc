@@ -158,6 +158,7 @@ bool Engine::give_turn(std::size_t quota, TimePoint now) {
 
 void Engine::after_turn(QueuePair& qp, TimePoint now) {
   deliver_completions(qp, now);
+  deliver_events(qp);
   timers_.set(qp, qp.protocol.next_timeout());
   if (qp.protocol.wants_transmit(now)) run_queue_.push(qp);
 }

@@ -28,7 +28,22 @@ void to_error(QueuePair& qp, TimePoint now) {
   if (const auto done = qp.protocol.modify(now, attributes, proto::attr::state); !done)
     logger()->error("queue pair {:#08x} could not be put into the error state: {}", qp.qpn.value,
                     done.error().message);
+  if (qp.events != nullptr) qp.events(qp.cookie, CardEvent::qp_fatal);
 }
+
+struct EventRow {
+  proto::QpEvent bit;
+  CardEvent event;
+};
+// In the order in which they are told: the last one says that nothing follows.
+constexpr EventRow event_rows[] = {
+    {proto::QpEvent::communication_established, CardEvent::qp_communication_established},
+    {proto::QpEvent::send_queue_drained, CardEvent::qp_send_queue_drained},
+    {proto::QpEvent::invalid_request, CardEvent::qp_invalid_request},
+    {proto::QpEvent::access_violation, CardEvent::qp_access_violation},
+    {proto::QpEvent::fatal, CardEvent::qp_fatal},
+    {proto::QpEvent::last_request_reached, CardEvent::qp_last_request_reached},
+};
 
 }  // namespace
 
@@ -39,6 +54,13 @@ void deliver_completions(QueuePair& qp, TimePoint now) {
     if (n == 0) return;
     if (!push_all(qp, std::span(completions).first(n))) to_error(qp, now);
   }
+}
+
+void deliver_events(QueuePair& qp) {
+  const proto::QpEvent happened = qp.protocol.take_events();
+  if (happened == proto::QpEvent::none || qp.events == nullptr) return;
+  for (const EventRow& row : event_rows)
+    if (proto::contains(happened, row.bit)) qp.events(qp.cookie, row.event);
 }
 
 }  // namespace beeline::nic

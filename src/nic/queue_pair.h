@@ -21,12 +21,17 @@ struct Route {
 
 class QueuePair {
  public:
-  QueuePair(const proto::QpSetup& setup, const QpRequest& request)
+  QueuePair(const proto::QpSetup& setup, const QpRequest& request, std::span<const Gid> own_addresses)
       : qpn(setup.qpn),
         device(request.device),
         domain(request.domain),
         send_cq(request.send_cq),
         receive_cq(request.receive_cq),
+        shared_queue(request.shared_queue),
+        type(request.type),
+        addresses(own_addresses),
+        events(request.events),
+        cookie(request.cookie),
         protocol(setup) {}
 
   const Qpn qpn;
@@ -34,6 +39,11 @@ class QueuePair {
   const PdId domain;
   CompletionQueue* const send_cq;
   CompletionQueue* const receive_cq;
+  SharedQueue* const shared_queue;
+  const proto::QpType type;
+  const std::span<const Gid> addresses;  // its device's: where datagrams may come to
+  const EventSink events;
+  void* const cookie;
 
   // Guards these three. Locks are taken in the order engine, queue pair, completion queue;
   // a thread that posts takes this one alone.
@@ -57,5 +67,9 @@ class QueuePair {
 // Moves completions to where they belong. A completion queue that overruns takes the queue pair
 // to ERR (IBTA vol. 1, 11.6.3.1). The caller holds qp.mutex.
 void deliver_completions(QueuePair& qp, TimePoint now);
+
+// Tells whoever listens what happened beside completions; under the locks of the engine and of the queue
+// pair, so that nothing is said of one that is destroyed. Needs both.
+void deliver_events(QueuePair& qp);
 
 }  // namespace beeline::nic

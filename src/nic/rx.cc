@@ -1,14 +1,25 @@
 #include "nic/rx.h"
 
+#include <algorithm>
+
 #include "wire/icrc.h"
 
 namespace beeline::nic {
 namespace {
 
-// RC packets come from the peer's address and to ours; UDP source ports may change on the way.
+// Connections: packets come from the peer's address and to ours; UDP source ports may change on the way.
 bool from_peer(const Route& route, const port::InPacket& datagram) {
   return route.known && datagram.source == route.remote && datagram.destination == route.local;
 }
+
+// Datagrams come from anybody, to any address of the queue pair's device.
+bool is_for(std::span<const Gid> addresses, const port::InPacket& datagram) {
+  return std::find(addresses.begin(), addresses.end(), datagram.destination) != addresses.end();
+}
+
+bool is_datagrams(const QueuePair& qp) { return qp.type == proto::QpType::ud; }
+
+constexpr proto::Arrival unseen{};  // what connections do not ask for
 
 }  // namespace
 
@@ -23,12 +34,16 @@ QueuePair* Receiver::take(const port::InPacket& datagram, TimePoint now) {
   QueuePair* qp = find(*packet);
   if (qp == nullptr) return nullptr;
   const std::lock_guard lock(qp->mutex);
-  if (!from_peer(qp->route, datagram)) {
+  const bool admitted = is_datagrams(*qp) ? is_for(qp->addresses, datagram) : from_peer(qp->route, datagram);
+  if (!admitted) {
     ++counters_.wrong_peer;
     return nullptr;
   }
   counters_.wire_payload_received += packet->payload.size();
-  qp->protocol.handle_packet(now, *packet);
+  if (is_datagrams(*qp))
+    qp->protocol.handle_packet(now, *packet, {datagram.source, datagram.destination});
+  else
+    qp->protocol.handle_packet(now, *packet, unseen);
   return qp;
 }
 

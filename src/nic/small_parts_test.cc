@@ -118,7 +118,7 @@ class ListsTest : public ::testing::Test {
     proto::QpSetup setup;
     setup.qpn = Qpn{qpn};
     setup.memory = &regions_;
-    return std::make_unique<QueuePair>(setup, QpRequest{});
+    return std::make_unique<QueuePair>(setup, QpRequest{}, std::span<const Gid>{});
   }
   RegionTable regions_{8, 8};
   std::unique_ptr<QueuePair> a_ = make(1), b_ = make(2), c_ = make(3);

@@ -17,11 +17,24 @@ namespace {
 // between ICRC and departure.
 constexpr std::size_t copy_up_to_bytes = 1024;
 
-wire::IpUdp ip_udp_of(const Route& route, std::size_t datagram_bytes) {
+// Where a packet goes: datagrams each on a path of their own.
+struct Flow {
+  const IpAddress& local;
+  const IpAddress& remote;
+  std::uint16_t source_port;
+};
+
+Flow flow_of(const proto::TxDesc& desc, const Route& route) {
+  if (desc.path != nullptr) [[unlikely]]
+    return {desc.path->local, desc.path->remote, desc.path->source_port};
+  return {route.local, route.remote, route.source_port};
+}
+
+wire::IpUdp ip_udp_of(const Flow& flow, std::size_t datagram_bytes) {
   wire::IpUdp ip_udp;
-  ip_udp.source = route.local;
-  ip_udp.destination = route.remote;
-  ip_udp.source_port = route.source_port;
+  ip_udp.source = flow.local;
+  ip_udp.destination = flow.remote;
+  ip_udp.source_port = flow.source_port;
   ip_udp.udp_payload_bytes = static_cast<std::uint16_t>(datagram_bytes);
   return ip_udp;
 }
@@ -40,7 +53,7 @@ bool TxBatch::add(QueuePair& qp, std::unique_lock<std::mutex>& lock, std::size_t
   const std::span descs = std::span(descs_).subspan(desc_count_).first(std::min(quota, room()));
   const std::size_t polled = qp.protocol.poll_transmit(now, descs);
   if (polled == 0) return false;
-  BEELINE_CHECK(qp.route.known);
+  BEELINE_CHECK(qp.route.known || qp.type == proto::QpType::ud);
   Share& share = shares_[share_count_++];
   share.qp = &qp;
   share.lock = std::move(lock);
@@ -62,7 +75,8 @@ bool TxBatch::build(const proto::TxDesc& desc, const QueuePair& qp) {
   const std::size_t header_bytes = wire::emit(desc.headers, packet.buffer);
   const std::size_t pad_bytes = desc.headers.bth.pad_count;
   const std::size_t trailer_bytes = pad_bytes + wire::icrc_bytes;
-  wire::Icrc crc(ip_udp_of(qp.route, header_bytes + desc.payload_bytes + trailer_bytes));
+  const Flow flow = flow_of(desc, qp.route);
+  wire::Icrc crc(ip_udp_of(flow, header_bytes + desc.payload_bytes + trailer_bytes));
   crc.update_headers(Bytes(packet.buffer).first(header_bytes));
   const bool copied = copies_payload(desc);
   std::byte* payload = packet.buffer.data() + header_bytes;
@@ -70,12 +84,12 @@ bool TxBatch::build(const proto::TxDesc& desc, const QueuePair& qp) {
   packet.use_count = 0;
   packet.piece_count = 1;
   if (copied) {
-    if (!copy_payload(desc, qp.domain, payload)) return false;
+    if (!copy_payload(desc, qp, payload)) return false;
     crc.update({payload, desc.payload_bytes});
     packet.pieces[0] = {packet.buffer.data(), header_bytes + desc.payload_bytes + trailer_bytes};
   } else {
     packet.pieces[0] = {packet.buffer.data(), header_bytes};
-    if (!refer_payload(desc, qp.domain, packet, crc)) return false;
+    if (!refer_payload(desc, qp, packet, crc)) return false;
     packet.pieces[packet.piece_count++] = {trailer, trailer_bytes};
   }
   std::memset(trailer, 0, pad_bytes);
@@ -83,33 +97,39 @@ bool TxBatch::build(const proto::TxDesc& desc, const QueuePair& qp) {
   wire::store_icrc(trailer + pad_bytes, crc.value());
 
   port::OutPacket& out = out_[packet_count_++];
-  out.source = qp.route.local;
-  out.destination = qp.route.remote;
-  out.source_port = qp.route.source_port;
+  out.source = flow.local;
+  out.destination = flow.remote;
+  out.source_port = flow.source_port;
   out.pieces = std::span(packet.pieces).first(packet.piece_count);
   out.status = SendStatus::sent;
   return true;
 }
 
-bool TxBatch::copy_payload(const proto::TxDesc& desc, PdId domain, std::byte* to) {
+// What a peer asked for may have gone to another queue pair since.
+bool TxBatch::may_use(const proto::MemoryRef& ref, const QueuePair& qp) {
+  return ref.need == proto::Access::none || regions_.check_user(ref.key, qp.qpn) == MemoryStatus::ok;
+}
+
+bool TxBatch::copy_payload(const proto::TxDesc& desc, const QueuePair& qp, std::byte* to) {
   if (desc.ref_count == 0) {
     std::copy(desc.inline_payload.begin(), desc.inline_payload.end(), to);
     return true;
   }
   for (const proto::MemoryRef& ref : std::span(desc.refs).first(desc.ref_count)) {
-    if (regions_.read(domain, ref.key, ref.address, {to, ref.length}, ref.need) != MemoryStatus::ok)
+    if (!may_use(ref, qp) ||
+        regions_.read(qp.domain, ref.key, ref.address, {to, ref.length}, ref.need) != MemoryStatus::ok)
       return false;
     to += ref.length;
   }
   return true;
 }
 
-bool TxBatch::refer_payload(const proto::TxDesc& desc, PdId domain, Packet& packet, wire::Icrc& crc) {
+bool TxBatch::refer_payload(const proto::TxDesc& desc, const QueuePair& qp, Packet& packet, wire::Icrc& crc) {
   for (const proto::MemoryRef& ref : std::span(desc.refs).first(desc.ref_count)) {
     if (ref.length == 0) continue;
     RegionUse& use = packet.uses[packet.use_count];
-    const bool readable =
-        regions_.enter(domain, ref.key, ref.address, ref.length, ref.need, use) == MemoryStatus::ok;
+    const bool readable = may_use(ref, qp) && regions_.enter(qp.domain, ref.key, ref.address, ref.length,
+                                                             ref.need, use) == MemoryStatus::ok;
     packet.use_count += readable ? 1 : 0;
     if (!readable || !crc_guarded(crc, {use.bytes(), ref.length})) {
       for (RegionUse& held : std::span(packet.uses).first(packet.use_count)) held.release();

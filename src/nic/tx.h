@@ -63,8 +63,9 @@ class TxBatch {
   };
 
   bool build(const proto::TxDesc& desc, const QueuePair& qp);
-  bool copy_payload(const proto::TxDesc& desc, PdId domain, std::byte* to);
-  bool refer_payload(const proto::TxDesc& desc, PdId domain, Packet& packet, wire::Icrc& crc);
+  bool may_use(const proto::MemoryRef& ref, const QueuePair& qp);
+  bool copy_payload(const proto::TxDesc& desc, const QueuePair& qp, std::byte* to);
+  bool refer_payload(const proto::TxDesc& desc, const QueuePair& qp, Packet& packet, wire::Icrc& crc);
   bool send(port::Port& port, TimePoint now);
   void settle(const Share& share, TimePoint now);
 

@@ -18,6 +18,11 @@ struct QueuePair::Parts {
     if (setup.type != QpType::rc) unreliable.emplace(setup, operations, counters);
   }
 
+  // In SQD the owner may have asked to hear when nothing that has begun is left.
+  void note_if_idle() {
+    if (operations.state() == QpState::sqd && requester.idle()) operations.note_idle();
+  }
+
   QpCounters counters;
   Operations operations;
   Requester requester;
@@ -47,7 +52,7 @@ bool is_request(const TxDesc& desc) { return wire::info(desc.headers.bth.opcode)
 QueuePair::QueuePair(const QpSetup& setup) : parts_(std::make_unique<Parts>(setup)) {}
 QueuePair::~QueuePair() = default;
 
-Result<void> QueuePair::modify(TimePoint, const QpAttr& attributes, std::uint32_t mask) {
+Result<void> QueuePair::modify(TimePoint now, const QpAttr& attributes, std::uint32_t mask) {
   if (parts_->unreliable) return parts_->unreliable->modify(attributes, mask);
   const QpState from = state();
   BEELINE_TRY_VOID(parts_->operations.modify(attributes, mask));
@@ -58,6 +63,9 @@ Result<void> QueuePair::modify(TimePoint, const QpAttr& attributes, std::uint32_
   }
   if (from == QpState::init && to == QpState::rtr) parts_->responder.start();
   if (from == QpState::rtr && to == QpState::rts) parts_->requester.start();
+  if (from == QpState::sqd && (mask & (attr::timeout | attr::retry_count)) != 0)
+    parts_->requester.reconfigure_timer(now);
+  parts_->note_if_idle();
   return {};
 }
 
@@ -76,17 +84,17 @@ PostResult QueuePair::post_recv(const RecvWr& request) { return parts_->operatio
 
 void QueuePair::handle_packet(TimePoint now, const wire::PacketView& packet, const Arrival& arrival) {
   ++parts_->counters.packets_received;
-  const wire::Kind kind = packet.info->kind;
-  const bool atomic = kind == wire::Kind::atomic_request || kind == wire::Kind::atomic_acknowledge;
-  if (packet.info->service != service_of(parts_->operations.type()) || atomic ||
+  if (packet.info->service != service_of(parts_->operations.type()) ||
       !in_our_partition(packet.headers.bth.pkey)) {
     ++parts_->counters.dropped_packets;
   } else if (parts_->unreliable) {
     parts_->unreliable->handle_packet(packet, arrival);
   } else if (packet.info->is_request()) {
+    parts_->operations.note_request();
     parts_->responder.handle_request(packet);
   } else {
     parts_->requester.handle_response(now, packet);
+    parts_->note_if_idle();
   }
 }
 
@@ -149,6 +157,6 @@ bool QueuePair::has_completions() const {
   if (parts_->unreliable) return parts_->unreliable->has_completions();
   return !parts_->operations.completions().empty();
 }
-QpEvent QueuePair::take_events() { return QpEvent::none; }
+QpEvent QueuePair::take_events() { return parts_->operations.take_events(); }
 
 }  // namespace beeline::proto

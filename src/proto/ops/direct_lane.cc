@@ -1,6 +1,7 @@
 #include "proto/ops/direct_lane.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "proto/ops/gather.h"
 #include "proto/ops/rnr_timer.h"
@@ -27,6 +28,7 @@ bool DirectLane::run(Direction& direction, TimePoint now) {
   bool any = false;
   while (direction.from.can_send() && !direction.from.sends().empty()) {
     if (direction.waiting && now < direction.wait_until) break;
+    if (!direction.from.may_begin() && !direction.in_request()) break;
     const SendQueue& sends = direction.from.sends();
     if (direction.sequence != sends.head()) {
       direction.sequence = sends.head();
@@ -35,9 +37,14 @@ bool DirectLane::run(Direction& direction, TimePoint now) {
     }
     direction.waiting = false;
     any = true;
+    if (is_local(sends.front().opcode)) {
+      direction.from.run_local();
+      continue;
+    }
     if (!carry(direction, sends.front(), now)) break;
     direction.from.complete_send();
   }
+  if (!direction.in_request()) direction.from.note_idle();
   return any;
 }
 
@@ -52,8 +59,10 @@ bool DirectLane::carry(Direction& direction, const SendRequest& request, TimePoi
     from.fail_send(WcStatus::retry_exceeded);  // nobody answers
     return false;
   }
-  return request.opcode == WrOpcode::read ? carry_read(direction, request)
-                                          : carry_data(direction, request, now);
+  direction.to.note_request();
+  if (request.opcode == WrOpcode::read) return carry_read(direction, request);
+  if (is_atomic(request.opcode)) return carry_atomic(direction, request);
+  return carry_data(direction, request, now);
 }
 
 bool DirectLane::carry_data(Direction& direction, const SendRequest& request, TimePoint now) {
@@ -62,6 +71,8 @@ bool DirectLane::carry_data(Direction& direction, const SendRequest& request, Ti
   fragment.has_immediate = request.opcode == WrOpcode::send_imm || request.opcode == WrOpcode::write_imm;
   fragment.solicited = request.solicited;
   fragment.immediate = request.immediate;
+  fragment.invalidates = request.opcode == WrOpcode::send_inv;
+  fragment.invalidate = request.invalidate;
   fragment.remote_address = request.remote_address;
   fragment.rkey = request.rkey;
   fragment.length = request.length;
@@ -121,12 +132,31 @@ bool DirectLane::carry_read(Direction& direction, const SendRequest& request) {
   return obey(direction, verdict, TimePoint{});  // a READ needs no receive request: never RNR
 }
 
+bool DirectLane::carry_atomic(Direction& direction, const SendRequest& request) {
+  Operations& from = direction.from;
+  Operations& to = direction.to;
+  const Operands& operands = from.sends().operands(from.sends().head());
+  const AtomicOp operation =
+      request.opcode == WrOpcode::fetch_add ? AtomicOp::fetch_add : AtomicOp::compare_swap;
+  std::uint64_t before = 0;
+  const Verdict verdict = to.attributes().max_dest_rd_atomic == 0
+                              ? Verdict::nak(wire::NakCode::invalid_request)
+                              : to.executor().atomic({operation, request.remote_address, request.rkey,
+                                                      operands.compare, operands.swap_or_add},
+                                                     to.attributes().access, before);
+  if (!obey(direction, verdict, TimePoint{})) return false;
+  const auto bytes = std::bit_cast<std::array<std::byte, 8>>(before);
+  if (scatter(from.memory(), from.domain(), request.sges, 0, bytes) == MemoryStatus::ok) return true;
+  from.fail_send(WcStatus::local_protection_error);
+  return false;
+}
+
 bool DirectLane::obey(Direction& direction, const Verdict& verdict, TimePoint now) {
   switch (verdict.kind) {
     case Verdict::Kind::ok:
       return true;
     case Verdict::Kind::nak:
-      direction.to.enter_error();
+      direction.to.refuse(verdict);
       direction.from.fail_send(status_of(verdict.code));
       return false;
     case Verdict::Kind::rnr:

@@ -24,6 +24,9 @@ class DirectLane {
 
  private:
   struct Direction {
+    // Whether the oldest request has begun and is not done.
+    bool in_request() const { return sequence == from.sends().head() && (done != 0 || waiting); }
+
     Operations& from;
     Operations& to;
     std::uint64_t sequence = 0;  // the request that the fields below are about
@@ -37,6 +40,7 @@ class DirectLane {
   bool carry(Direction& direction, const SendRequest& request, TimePoint now);
   bool carry_data(Direction& direction, const SendRequest& request, TimePoint now);
   bool carry_read(Direction& direction, const SendRequest& request);
+  bool carry_atomic(Direction& direction, const SendRequest& request);
   bool load(Operations& from, const SendRequest& request, std::uint32_t offset, MutableBytes out);
   bool obey(Direction& direction, const Verdict& verdict, TimePoint now);
 

@@ -35,6 +35,9 @@ Verdict Executor::send(const Fragment& fragment) {
   if (end > max_message_bytes) return fail_receive(WcStatus::local_length_error, NakCode::invalid_request);
   if (scatter(memory_, domain_, receive->sges, message_.done, fragment.payload) != MemoryStatus::ok)
     return fail_receive(WcStatus::local_protection_error, NakCode::remote_operation);
+  if (fragment.last && fragment.invalidates &&
+      memory_.invalidate(domain_, qpn_, fragment.invalidate) != MemoryStatus::ok)
+    return fail_receive(WcStatus::remote_invalid_request, NakCode::remote_access);
   if (fragment.last) complete_receive(fragment, WcOpcode::receive);
   return Verdict::ok(fragment.last);
 }
@@ -50,7 +53,7 @@ Verdict Executor::write(const Fragment& fragment, Access granted) {
   if (!fragment.payload.empty()) {
     const MemoryStatus status = memory_.write(domain_, message_.rkey, message_.address + message_.done,
                                               fragment.payload, Access::remote_write);
-    if (status != MemoryStatus::ok) return remote_refusal(status);
+    if (status != MemoryStatus::ok) return refuse_write(fragment, status);
   }
   if (needs_receive) complete_receive(fragment, WcOpcode::receive_write_imm);
   return Verdict::ok(fragment.last);
@@ -59,17 +62,30 @@ Verdict Executor::write(const Fragment& fragment, Access granted) {
 Verdict Executor::begin_write(const Fragment& fragment, Access granted) {
   if (!allows(granted, Access::remote_write) || fragment.length > max_message_bytes)
     return Verdict::nak(NakCode::invalid_request);
-  if (fragment.length != 0) {
-    const MemoryStatus status =
-        memory_.check(domain_, fragment.rkey, fragment.remote_address, fragment.length, Access::remote_write);
-    if (status != MemoryStatus::ok) return remote_refusal(status);
-  }
+  const MemoryStatus status =
+      check_remote(fragment.rkey, fragment.remote_address, fragment.length, Access::remote_write);
+  if (status != MemoryStatus::ok) return remote_refusal(status);
   // The kind stays `none` until the first piece has been executed: an RNR starts anew.
   message_.address = fragment.remote_address;
   message_.rkey = fragment.rkey;
   message_.length = fragment.length;
   message_.done = 0;
   return Verdict::ok(false);
+}
+
+// The key was good when the message began. Who waits for its immediate learns that the data could
+// not be written (IBTA vol. 1, 11.6.2).
+Verdict Executor::refuse_write(const Fragment& fragment, MemoryStatus status) {
+  const Verdict verdict = remote_refusal(status);
+  const bool awaited = fragment.last && fragment.has_immediate && receives_.hold() != nullptr;
+  return awaited ? fail_receive(WcStatus::local_access_error, verdict.code) : verdict;
+}
+
+// Zero bytes need no valid key.
+MemoryStatus Executor::check_remote(Key rkey, std::uint64_t address, std::uint32_t length, Access need) {
+  if (length == 0) return MemoryStatus::ok;
+  const MemoryStatus status = memory_.check_user(rkey, qpn_);
+  return status == MemoryStatus::ok ? memory_.check(domain_, rkey, address, length, need) : status;
 }
 
 // The last piece ends exactly at the announced length, and no other piece does.
@@ -81,11 +97,18 @@ bool Executor::write_size_is_wrong(const Fragment& fragment) const {
 Verdict Executor::check_read(std::uint64_t address, Key rkey, std::uint32_t length, Access granted) {
   if (!allows(granted, Access::remote_read) || length > max_message_bytes)
     return Verdict::nak(NakCode::invalid_request);
-  if (length != 0) {
-    const MemoryStatus status = memory_.check(domain_, rkey, address, length, Access::remote_read);
-    if (status != MemoryStatus::ok) return remote_refusal(status);
-  }
-  return Verdict::ok(true);
+  const MemoryStatus status = check_remote(rkey, address, length, Access::remote_read);
+  return status == MemoryStatus::ok ? Verdict::ok(true) : remote_refusal(status);
+}
+
+Verdict Executor::atomic(const AtomicRequest& request, Access granted, std::uint64_t& before) {
+  if (!allows(granted, Access::remote_atomic) || request.address % 8 != 0)
+    return Verdict::nak(NakCode::invalid_request);
+  MemoryStatus status = memory_.check_user(request.rkey, qpn_);
+  if (status == MemoryStatus::ok)
+    status = memory_.atomic(domain_, request.rkey, request.address, request.operation, request.compare,
+                            request.swap_or_add, before);
+  return status == MemoryStatus::ok ? Verdict::ok(true) : remote_refusal(status);
 }
 
 Verdict Executor::fail_receive(WcStatus status, NakCode code) {
@@ -93,7 +116,7 @@ Verdict Executor::fail_receive(WcStatus status, NakCode code) {
   completion.status = status;
   completion.opcode = WcOpcode::receive;
   receives_.complete(completion);
-  return Verdict::nak(code);
+  return Verdict::nak(code, true);
 }
 
 void Executor::complete_receive(const Fragment& fragment, WcOpcode opcode) {
@@ -102,6 +125,8 @@ void Executor::complete_receive(const Fragment& fragment, WcOpcode opcode) {
   completion.has_immediate = fragment.has_immediate;
   completion.solicited = fragment.solicited;
   completion.immediate = fragment.has_immediate ? fragment.immediate : 0;
+  completion.has_invalidated = fragment.invalidates;
+  completion.invalidated = fragment.invalidate;
   completion.byte_length = message_.done + static_cast<std::uint32_t>(fragment.payload.size());
   receives_.complete(completion);
 }

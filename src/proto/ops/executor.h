@@ -14,10 +14,13 @@ struct Verdict {
   enum class Kind : std::uint8_t { ok, rnr, nak } kind = Kind::ok;
   wire::NakCode code{};       // of a nak
   bool ends_message = false;  // of an ok: the message is complete
+  bool reported = false;      // of a nak: the completion of a receive request tells of it
 
-  static constexpr Verdict ok(bool ends_message) { return {Kind::ok, {}, ends_message}; }
-  static constexpr Verdict not_ready() { return {Kind::rnr, {}, false}; }
-  static constexpr Verdict nak(wire::NakCode code) { return {Kind::nak, code, false}; }
+  static constexpr Verdict ok(bool ends_message) { return {Kind::ok, {}, ends_message, false}; }
+  static constexpr Verdict not_ready() { return {Kind::rnr, {}, false, false}; }
+  static constexpr Verdict nak(wire::NakCode code, bool reported = false) {
+    return {Kind::nak, code, false, reported};
+  }
   friend constexpr bool operator==(const Verdict&, const Verdict&) = default;
 };
 
@@ -28,11 +31,21 @@ struct Fragment {
   bool last = false;
   bool has_immediate = false;  // meaningful in the last piece
   bool solicited = false;      // likewise
+  bool invalidates = false;    // likewise, of a SEND
   std::uint32_t immediate = 0;
   std::uint64_t remote_address = 0;  // of a WRITE, in the first piece, with rkey and length
   Key rkey{};
   std::uint32_t length = 0;  // of the whole message
+  Key invalidate{};
   Bytes payload;
+};
+
+struct AtomicRequest {
+  AtomicOp operation{};
+  std::uint64_t address = 0;
+  Key rkey{};
+  std::uint64_t compare = 0;
+  std::uint64_t swap_or_add = 0;
 };
 
 class Executor {
@@ -44,6 +57,8 @@ class Executor {
   Verdict execute(const Fragment& fragment, Access granted);
   // Whether a READ may be served; the bytes are read when they leave.
   Verdict check_read(std::uint64_t address, Key rkey, std::uint32_t length, Access granted);
+  // Carries it out; `before` gets the answer.
+  Verdict atomic(const AtomicRequest& request, Access granted, std::uint64_t& before);
 
   // Whether a message has begun and not ended.
   bool in_message() const { return message_.kind != Message::Kind::none; }
@@ -62,6 +77,8 @@ class Executor {
   Verdict send(const Fragment& fragment);
   Verdict write(const Fragment& fragment, Access granted);
   Verdict begin_write(const Fragment& fragment, Access granted);
+  Verdict refuse_write(const Fragment& fragment, MemoryStatus status);
+  MemoryStatus check_remote(Key rkey, std::uint64_t address, std::uint32_t length, Access need);
   bool write_size_is_wrong(const Fragment& fragment) const;
   Verdict fail_receive(WcStatus status, wire::NakCode code);
   void complete_receive(const Fragment& fragment, WcOpcode opcode);

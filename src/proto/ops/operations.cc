@@ -40,9 +40,14 @@ Result<void> Operations::modify(const QpAttr& attributes, std::uint32_t mask) {
                 name(from), name(attributes.current_state));
   BEELINE_TRY_VOID(check_values(attributes, mask));
   merge_attributes(attributes_, attributes, mask);
+  if (from == QpState::rts && to == QpState::sqd && (mask & attr::notify_drained) == 0)
+    attributes_.notify_drained = false;
+  if (to == QpState::err) {
+    enter_error();
+    return {};
+  }
   attributes_.state = attributes_.current_state = to;
   if (to == QpState::reset) clear();
-  if (to == QpState::err) flush();
   return {};
 }
 
@@ -61,9 +66,9 @@ PostResult Operations::post_recv(const RecvWr& wr) {
 }
 
 WcStatus Operations::check_send(const SendRequest& request) {
-  const bool is_read = request.opcode == WrOpcode::read;
-  if (is_read && attributes_.max_rd_atomic == 0) return WcStatus::local_qp_operation_error;
-  const Access need = is_read ? Access::local_write : Access::none;
+  const bool brings_data = answered_by_data(request.opcode);
+  if (brings_data && attributes_.max_rd_atomic == 0) return WcStatus::local_qp_operation_error;
+  const Access need = brings_data ? Access::local_write : Access::none;
   const MemoryStatus status = check_all(memory_, domain_, request.sges, need);
   return status == MemoryStatus::ok ? WcStatus::success : WcStatus::local_protection_error;
 }
@@ -82,9 +87,49 @@ void Operations::fail_send(WcStatus status) {
   flush_sends();
 }
 
+void Operations::run_local() {
+  const SendRequest& request = sends_.front();
+  if (request.opcode == WrOpcode::bind_mw) {
+    const WindowBind& bind = sends_.operands(sends_.head()).bind;
+    if (memory_.bind(domain_, qpn_, bind) != MemoryStatus::ok) return fail_send(WcStatus::window_bind_error);
+  } else if (memory_.invalidate(domain_, qpn_, request.invalidate) != MemoryStatus::ok) {
+    return fail_send(WcStatus::local_qp_operation_error);
+  }
+  complete_send();
+}
+
 void Operations::enter_error() {
+  if (state() != QpState::err && receives_.is_shared()) note(QpEvent::last_request_reached);
   attributes_.state = attributes_.current_state = QpState::err;
   flush();
+}
+
+// Which event a refusal is: IBTA vol. 1, 11.6.3.
+void Operations::refuse(const Verdict& nak) {
+  if (!nak.reported) {
+    switch (nak.code) {
+      case wire::NakCode::invalid_request:
+        note(QpEvent::invalid_request);
+        break;
+      case wire::NakCode::remote_access:
+        note(QpEvent::access_violation);
+        break;
+      default:
+        note(QpEvent::fatal);
+    }
+  }
+  enter_error();
+}
+
+void Operations::note_established() {
+  if (!established_) note(QpEvent::communication_established);
+  established_ = true;
+}
+
+void Operations::note_idle() {
+  if (state() != QpState::sqd || !attributes_.notify_drained) return;
+  attributes_.notify_drained = false;
+  note(QpEvent::send_queue_drained);
 }
 
 void Operations::flush_sends() {
@@ -103,6 +148,8 @@ void Operations::clear() {
   receives_.clear();
   completions_.clear();
   executor_.reset();
+  events_ = QpEvent::none;
+  established_ = false;
   attributes_ = {};
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "base/result.h"
 #include "proto/ops/completion_ring.h"
@@ -66,10 +67,23 @@ class Operations {
   // The oldest send request failed: one completion in any case, then RC is in ERR; of UC and UD the
   // send queue alone is flushed, and is in SQE (IBTA vol. 1, 10.3.1.7).
   void fail_send(WcStatus status);
+  // The oldest send request, which is local (send_queue.h), is carried out and completed, or fails.
+  void run_local();
   // Flushes both queues; the queue pair is in ERR afterwards.
   void enter_error();
+  // A request of the peer was refused: ERR, and an event unless a completion tells of it.
+  void refuse(const Verdict& nak);
+
+  // The lane says so: a request of the peer came; in SQD, nothing that has begun is left.
+  void note_request() {
+    if (state() == QpState::rtr) note_established();
+  }
+  void note_idle();
+  QpEvent take_events() { return std::exchange(events_, QpEvent::none); }
 
  private:
+  void note(QpEvent event) { events_ = events_ | event; }
+  void note_established();
   void flush_sends();
   void flush();
   void clear();
@@ -84,6 +98,8 @@ class Operations {
   CompletionRing completions_;
   ReceiveSource receives_;
   Executor executor_;
+  QpEvent events_ = QpEvent::none;
+  bool established_ = false;  // and reported
 };
 
 }  // namespace beeline::proto

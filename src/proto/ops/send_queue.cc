@@ -51,7 +51,7 @@ constexpr std::uint32_t bit(WrOpcode opcode) { return 1u << static_cast<unsigned
 // The operations of a type of queue pair, by QpType (IBTA vol. 1, table 21).
 constexpr std::uint32_t sends_only = bit(WrOpcode::send) | bit(WrOpcode::send_imm);
 constexpr std::uint32_t offered[] = {
-    bit(WrOpcode::read) * 2 - 1,                                   // RC
+    bit(WrOpcode::bind_mw) * 2 - 1,                                // RC: all
     sends_only | bit(WrOpcode::write) | bit(WrOpcode::write_imm),  // UC
     sends_only,                                                    // UD
 };

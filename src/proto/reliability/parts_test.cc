@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "proto/reliability/atomic_results.h"
 #include "proto/reliability/read_jobs.h"
 #include "proto/reliability/retransmit_timer.h"
 #include "proto/reliability/segmentation.h"
@@ -51,6 +52,36 @@ TEST(Segmentation, ChoosesOpcodesThatTheTableDescribesSo) {
     EXPECT_EQ(wire::info(response_opcode(position)).kind, wire::Kind::read_response);
     EXPECT_EQ(request_opcode(WrOpcode::read, position), wire::Opcode::rc_read_request);
   }
+}
+
+TEST(Segmentation, ChoosesOpcodesOfAtomicsAndInvalidation) {
+  using wire::Position;
+  for (const Position position : {Position::first, Position::middle, Position::last, Position::only}) {
+    EXPECT_EQ(request_opcode(WrOpcode::compare_swap, position), wire::Opcode::rc_compare_swap);
+    EXPECT_EQ(request_opcode(WrOpcode::fetch_add, position), wire::Opcode::rc_fetch_add);
+    const wire::OpcodeInfo& row = wire::info(request_opcode(WrOpcode::send_inv, position));
+    EXPECT_EQ(row.kind, wire::Kind::send);
+    EXPECT_EQ(row.position, position);
+    EXPECT_EQ(row.has_ieth, row.ends_message());
+  }
+}
+
+TEST(AtomicResults, KeepTheLastOnes) {
+  AtomicResults results;
+  EXPECT_FALSE(results.find(Psn{0}, 16));
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    results.add(Psn{i}, 100 + i);
+    EXPECT_EQ(results.find(Psn{i}, 1), 100 + i);
+    for (std::uint32_t age = 0; age < 20; ++age) {
+      const bool kept = age <= i && age < max_outstanding_reads;
+      EXPECT_EQ(results.find(Psn{i} - age, 16).has_value(), kept);
+      EXPECT_EQ(results.find(Psn{i} - age, 4).has_value(), kept && age < 4);
+    }
+  }
+  results.add(Psn{39}, 7);
+  EXPECT_EQ(results.find(Psn{39}, 16), 7u) << "the newest of its PSN";
+  results.clear();
+  EXPECT_FALSE(results.find(Psn{39}, 16));
 }
 
 TEST(RetransmitTimer, TheConfiguredTimeoutIsThatOfTheSpecification) {
@@ -147,17 +178,20 @@ std::vector<std::uint32_t> drain(ReadJobs& jobs) {
 TEST(ReadJobs, AnswerInOrder) {
   ReadJobs jobs;
   EXPECT_FALSE(jobs.pending());
-  EXPECT_TRUE(jobs.add_new(job(10, 2), 2));
-  EXPECT_TRUE(jobs.add_new(job(12, 1), 2));
-  EXPECT_FALSE(jobs.add_new(job(13, 1), 2));
+  EXPECT_FALSE(jobs.has_room(0));
+  EXPECT_TRUE(jobs.has_room(1));
+  jobs.add_new(job(10, 2));
+  EXPECT_TRUE(jobs.has_room(2));
+  jobs.add_new(job(12, 1));
+  EXPECT_FALSE(jobs.has_room(2));
   EXPECT_EQ(drain(jobs), (std::vector<std::uint32_t>{10, 11, 12}));
   EXPECT_FALSE(jobs.pending());
-  EXPECT_TRUE(jobs.add_new(job(13, 1), 2));
+  EXPECT_TRUE(jobs.has_room(2));
 }
 
 TEST(ReadJobs, ARepetitionComesBeforeLaterReads) {
   ReadJobs jobs;
-  jobs.add_new(job(20, 3), 4);
+  jobs.add_new(job(20, 3));
   ++jobs.current()->sent;
   jobs.add_duplicate(job(10, 2, true), 4);
   EXPECT_EQ(drain(jobs), (std::vector<std::uint32_t>{10, 11, 21, 22}));
@@ -165,7 +199,7 @@ TEST(ReadJobs, ARepetitionComesBeforeLaterReads) {
 
 TEST(ReadJobs, ARepetitionRewindsAnAnswerUnderWay) {
   ReadJobs jobs;
-  jobs.add_new(job(10, 5), 4);
+  jobs.add_new(job(10, 5));
   jobs.current()->sent = 3;
   jobs.add_duplicate(job(11, 4, true), 4);
   EXPECT_EQ(drain(jobs), (std::vector<std::uint32_t>{11, 12, 13, 14}));
@@ -173,7 +207,7 @@ TEST(ReadJobs, ARepetitionRewindsAnAnswerUnderWay) {
 
 TEST(ReadJobs, ARepetitionOfWhatIsStillToComeAddsNothing) {
   ReadJobs jobs;
-  jobs.add_new(job(10, 5), 4);
+  jobs.add_new(job(10, 5));
   ++jobs.current()->sent;
   jobs.add_duplicate(job(12, 3, true), 4);
   EXPECT_EQ(drain(jobs), (std::vector<std::uint32_t>{11, 12, 13, 14}));
@@ -182,14 +216,17 @@ TEST(ReadJobs, ARepetitionOfWhatIsStillToComeAddsNothing) {
 TEST(ReadJobs, RepetitionsAreBounded) {
   ReadJobs jobs;
   for (std::uint32_t i = 0; i < 100; ++i) jobs.add_duplicate(job(10 * i, 1, true), max_outstanding_reads);
-  for (std::uint32_t i = 0; i < max_outstanding_reads; ++i)
-    EXPECT_TRUE(jobs.add_new(job(2000 + i, 1), max_outstanding_reads));
+  for (std::uint32_t i = 0; i < max_outstanding_reads; ++i) {
+    EXPECT_TRUE(jobs.has_room(1000));
+    jobs.add_new(job(2000 + i, 1));
+  }
+  EXPECT_FALSE(jobs.has_room(1000)) << "whatever the limit";
   EXPECT_EQ(drain(jobs).size(), 2 * max_outstanding_reads);
 }
 
 TEST(ReadJobs, TakesBackWhatWasNotSent) {
   ReadJobs jobs;
-  jobs.add_new(job(0xFFFFFE, 4), 4);
+  jobs.add_new(job(0xFFFFFE, 4));
   EXPECT_EQ(drain(jobs).size(), 4u);
   jobs.take_back(Psn{0xFFFFFF});
   EXPECT_EQ(drain(jobs), (std::vector<std::uint32_t>{0xFFFFFF, 0, 1}));

@@ -41,12 +41,12 @@ void ReadJobs::insert_at(std::size_t index, const ReadJob& job) {
   ++count_;
 }
 
-bool ReadJobs::add_new(const ReadJob& job, std::size_t limit) {
+bool ReadJobs::has_room(std::size_t limit) {
   drop_finished();
-  if (count_waiting(false) >= limit) return false;
-  insert_at(count_, job);
-  return true;
+  return count_waiting(false) < std::min<std::size_t>(limit, max_outstanding_reads);
 }
+
+void ReadJobs::add_new(const ReadJob& job) { insert_at(count_, job); }
 
 void ReadJobs::add_duplicate(const ReadJob& job, std::size_t limit) {
   drop_finished();

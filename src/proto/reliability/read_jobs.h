@@ -1,4 +1,4 @@
-// READ requests that the responder still has to answer: a short list in PSN order.
+// READ and atomic requests that the responder still has to answer: a short list in PSN order.
 #pragma once
 
 #include <array>
@@ -17,7 +17,9 @@ struct ReadJob {
   std::uint64_t address = 0;
   Key rkey{};
   std::uint32_t length = 0;
-  std::uint32_t msn = 0;   // as it was when the READ was executed
+  std::uint32_t msn = 0;  // as it was when the READ was executed
+  bool atomic = false;    // executed already: the answer is `before`, in one packet
+  std::uint64_t before = 0;
   bool duplicate = false;  // asked for again: the answer repeats one that was lost, or was not
 
   Psn end_psn() const { return first_psn + packets; }
@@ -27,10 +29,11 @@ struct ReadJob {
 
 class ReadJobs {
  public:
-  // A READ in sequence; false when `limit` such READs are unanswered already. Repeated
-  // answers give way to new ones: whoever needs them asks again.
-  bool add_new(const ReadJob& job, std::size_t limit);
-  // A repeated READ; dropped when its answer is still to come, or when `limit` repeated
+  // Whether fewer than `limit` requests in sequence are unanswered.
+  bool has_room(std::size_t limit);
+  // A request in sequence, for which there is room.
+  void add_new(const ReadJob& job);
+  // A repeated one; dropped when its answer is still to come, or when `limit` repeated
   // ones wait already.
   void add_duplicate(const ReadJob& job, std::size_t limit);
 

@@ -58,6 +58,12 @@ void Requester::set_window(std::uint32_t window_bytes) {
   window_bytes_ = std::min(window_bytes, max_window_bytes);
 }
 
+void Requester::reconfigure_timer(TimePoint now) {
+  const bool running = timer_.running();
+  timer_.configure(operations_.attributes().timeout, operations_.attributes().retry_count);
+  if (running) timer_.arm(now);
+}
+
 Requester::Position Requester::advanced(Position from, std::uint32_t packets) const {
   from.packet += packets;
   return from.packet < plan(from.sequence).packets ? from : Position{from.sequence + 1, 0};
@@ -101,10 +107,13 @@ bool Requester::wants_transmit(TimePoint now) const {
   if (!operations_.can_send() || cursor_.sequence == sends.tail() || cursor_.sequence == failed_)
     return false;
   if (waiting_for_receiver_ && now < wait_until_) return false;
-  if (cursor_.sequence == planned_ && (!operations_.may_begin() || sends.fenced(cursor_.sequence)))
-    return false;
+  const SendRequest& request = sends[cursor_.sequence];
+  if (cursor_.sequence == planned_) {
+    if (!operations_.may_begin() || sends.fenced(cursor_.sequence)) return false;
+    if (is_local(request.opcode)) return cursor_.sequence == sends.head();
+  }
   const std::size_t allowed_reads = std::max<std::size_t>(1, operations_.attributes().max_rd_atomic);
-  if (sends[cursor_.sequence].opcode == WrOpcode::read && reads_.size() >= allowed_reads) return false;
+  if (answered_by_data(request.opcode) && reads_.size() >= allowed_reads) return false;
   const std::uint64_t used = in_flight();
   return used == 0 || used + next_step().charge <= window_bytes_;
 }
@@ -113,7 +122,13 @@ std::size_t Requester::poll_transmit(TimePoint now, std::span<TxDesc> out) {
   std::size_t count = 0;
   while (count < out.size() && wants_transmit(now)) {
     waiting_for_receiver_ = false;
-    if (cursor_.sequence == planned_ && !begin(cursor_.sequence)) break;
+    if (cursor_.sequence == planned_) {
+      if (is_local(operations_.sends()[cursor_.sequence].opcode)) {
+        run_local();
+        continue;
+      }
+      if (!begin(cursor_.sequence)) break;
+    }
     emit(now, out[count++]);
   }
   return count;
@@ -134,11 +149,20 @@ bool Requester::begin(std::uint64_t sequence) {
   return true;
 }
 
+// It takes no place in the stream of packets: all three places move on past it.
+void Requester::run_local() {
+  operations_.run_local();
+  ++planned_;
+  acked_ = cursor_ = high_ = {planned_, 0};
+}
+
 void Requester::emit(TimePoint now, TxDesc& desc) {
   const SendRequest& request = operations_.sends()[cursor_.sequence];
   const Step step = next_step();
   if (request.opcode == WrOpcode::read) {
     build_read(request, step, desc);
+  } else if (is_atomic(request.opcode)) {
+    build_atomic(request, desc);
   } else {
     build_data(request, step, desc);
   }
@@ -146,7 +170,7 @@ void Requester::emit(TimePoint now, TxDesc& desc) {
   const Position first_answer = advanced(cursor_, 1);
   cursor_ = advanced(cursor_, step.packets);
   desc.headers.bth.ack_request = should_request_ack(desc, step);
-  if (request.opcode == WrOpcode::read) reads_.push() = charge_at(cursor_);
+  if (answered_by_data(request.opcode)) reads_.push() = charge_at(cursor_);
   note_sent(now, desc, first_answer);
 }
 
@@ -159,6 +183,7 @@ void Requester::build_data(const SendRequest& request, const Step& step, TxDesc&
   bth.pad_count = wire::pad_for(step.bytes);
   if (row.has_reth) desc.headers.reth = {request.remote_address, request.rkey, request.length};
   if (row.has_immediate) desc.headers.immediate = request.immediate;
+  if (row.has_ieth) desc.headers.invalidate = request.invalidate;
   const std::uint32_t offset = cursor_.packet * mtu_;
   desc.payload_bytes = step.bytes;
   if (request.inline_data) {
@@ -173,6 +198,14 @@ void Requester::build_read(const SendRequest& request, const Step& step, TxDesc&
                 operations_.attributes().destination, psn_at(cursor_));
   const std::uint64_t offset = std::uint64_t{cursor_.packet} * mtu_;
   desc.headers.reth = {request.remote_address + offset, request.rkey, step.bytes};
+}
+
+void Requester::build_atomic(const SendRequest& request, TxDesc& desc) const {
+  begin_headers(desc, request_opcode(request.opcode, wire::Position::only),
+                operations_.attributes().destination, psn_at(cursor_));
+  const Operands& operands = operations_.sends().operands(cursor_.sequence);
+  const std::uint64_t compare = request.opcode == WrOpcode::compare_swap ? operands.compare : 0;
+  desc.headers.atomic = {request.remote_address, request.rkey, operands.swap_or_add, compare};
 }
 
 // On the last packet of a message, every quarter of a window, and before the window closes.

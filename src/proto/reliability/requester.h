@@ -7,7 +7,10 @@
 //
 // Everything before `acked` is complete; `cursor` is what goes out next; `high` is the furthest
 // that was ever sent. Going back N is `cursor = acked`. A READ is acknowledged by its data, packet by
-// packet, so an interrupted READ resumes at the bytes received, and no ACK steps over it.
+// packet, so an interrupted READ resumes at the bytes received, and no ACK steps over it; an atomic
+// likewise by its one answer.
+//
+// Operations without packets wait until all before them are complete, and are then carried out.
 //
 // A READ larger than the window is requested in pieces: the peer sees several READs, and
 // responses never overrun the receive buffers.
@@ -42,6 +45,9 @@ class Requester {
   void start();  // RTR to RTS
   void stop();   // to ERR or RESET
   void set_window(std::uint32_t window_bytes);
+  void reconfigure_timer(TimePoint now);  // the attributes changed
+  // Nothing that has begun is left.
+  bool idle() const { return acked_.sequence == planned_; }
 
   void handle_response(TimePoint now, const wire::PacketView& packet);
   void handle_timeout(TimePoint now);
@@ -91,9 +97,11 @@ class Requester {
   Step next_step() const;
   Plan make_plan(const SendRequest& request) const;
   bool begin(std::uint64_t sequence);
+  void run_local();
   void emit(TimePoint now, TxDesc& desc);
   void build_data(const SendRequest& request, const Step& step, TxDesc& desc) const;
   void build_read(const SendRequest& request, const Step& step, TxDesc& desc) const;
+  void build_atomic(const SendRequest& request, TxDesc& desc) const;
   bool should_request_ack(const TxDesc& desc, const Step& step);
   void note_sent(TimePoint now, const TxDesc& desc, Position first_answer);
   void mark_failed(std::uint64_t sequence, WcStatus status);
@@ -105,8 +113,9 @@ class Requester {
   void handle_ack(TimePoint now, std::uint32_t offset);
   void handle_nak(TimePoint now, std::uint32_t offset, std::uint8_t code);
   void handle_rnr(TimePoint now, std::uint32_t offset, std::uint8_t timer);
-  void handle_read_response(TimePoint now, std::uint32_t offset, const wire::PacketView& packet);
-  bool fits_read(const wire::PacketView& packet) const;
+  void handle_data(TimePoint now, std::uint32_t offset, const wire::PacketView& packet);
+  bool is_awaited(const wire::PacketView& packet) const;
+  void take_data(TimePoint now, Bytes data);
   bool acknowledge(TimePoint now, std::uint32_t packets);
   void acknowledge_in_head(std::uint32_t packets);
   void note_progress(TimePoint now);
@@ -116,7 +125,7 @@ class Requester {
   Operations& operations_;
   QpCounters& counters_;
   std::vector<Plan> plans_;    // by slot of the send queue
-  Ring<std::uint64_t> reads_;  // outstanding READ requests: charge at the end of each
+  Ring<std::uint64_t> reads_;  // outstanding READ and atomic requests: charge at the end of each
   RetransmitTimer timer_;
 
   std::uint32_t window_bytes_;

@@ -1,6 +1,7 @@
-// The requester's receiving side: ACKs, NAKs, READ responses and time.
+// The requester's receiving side: ACKs, NAKs, answers with data, and time.
 
 #include <algorithm>
+#include <bit>
 
 #include "proto/ops/gather.h"
 #include "proto/ops/rnr_timer.h"
@@ -24,7 +25,7 @@ void Requester::handle_response(TimePoint now, const wire::PacketView& packet) {
     ++counters_.dropped_packets;
     return;
   }
-  if (packet.info->kind == wire::Kind::read_response) return handle_read_response(now, *offset, packet);
+  if (packet.info->kind != wire::Kind::acknowledge) return handle_data(now, *offset, packet);
   const wire::Aeth& aeth = packet.headers.aeth;
   switch (aeth.kind()) {
     case wire::AckKind::ack:
@@ -70,40 +71,48 @@ void Requester::handle_rnr(TimePoint now, std::uint32_t offset, std::uint8_t tim
   timer_.stop();  // the peer lives: only the wait counts
 }
 
-void Requester::handle_read_response(TimePoint now, std::uint32_t offset, const wire::PacketView& packet) {
-  // A response acknowledges everything before it, but a READ before it that lacks data
-  // means that responses were lost (an implied NAK).
+// READ responses and the answers of atomics.
+void Requester::handle_data(TimePoint now, std::uint32_t offset, const wire::PacketView& packet) {
+  // It acknowledges everything before it, but a READ or atomic before it that lacks data
+  // means that answers were lost (an implied NAK).
   if (!acknowledge(now, offset)) {
     ++counters_.out_of_sequence_packets;
     return go_back_once();
   }
-  if (!operations_.can_send() || !fits_read(packet)) {
-    ++counters_.dropped_packets;
-    return;
-  }
+  if (!operations_.can_send()) return;
+  // At this PSN nothing else can have been asked for: the peer is mistaken (IBTA vol. 1, 9.9.2.3).
+  if (!is_awaited(packet)) return operations_.fail_send(WcStatus::bad_response);
+  if (packet.info->kind == wire::Kind::read_response) return take_data(now, packet.payload);
+  // A number on the wire, and in memory as this machine writes numbers.
+  const auto before = std::bit_cast<std::array<std::byte, 8>>(packet.headers.atomic_before);
+  take_data(now, before);
+}
+
+// Whether this answer is the next one of the oldest request. Pieces and resumed READs may
+// begin and end anywhere, except that the last packet of all ends a response.
+bool Requester::is_awaited(const wire::PacketView& packet) const {
   const SendRequest& request = operations_.sends().front();
-  if (scatter(operations_.memory(), operations_.domain(), request.sges, acked_.packet * mtu_,
-              packet.payload) != MemoryStatus::ok)
+  if (packet.info->has_aeth && packet.headers.aeth.kind() != wire::AckKind::ack) return false;
+  if (packet.info->kind == wire::Kind::atomic_acknowledge) return is_atomic(request.opcode);
+  if (request.opcode != WrOpcode::read) return false;
+  if (packet.payload.size() != packet_bytes(request.length, mtu_, acked_.packet)) return false;
+  return packet.info->ends_message() || acked_.packet + 1 < plan(acked_.sequence).packets;
+}
+
+void Requester::take_data(TimePoint now, Bytes data) {
+  const SendRequest& request = operations_.sends().front();
+  if (scatter(operations_.memory(), operations_.domain(), request.sges, acked_.packet * mtu_, data) !=
+      MemoryStatus::ok)
     return operations_.fail_send(WcStatus::local_protection_error);
-  counters_.bytes_received += packet.payload.size();
+  counters_.bytes_received += data.size();
   acknowledge_in_head(1);
   note_progress(now);
 }
 
-// Whether this response is the next one of the oldest request. Pieces and resumed READs may
-// begin and end anywhere, except that the last packet of all ends a response.
-bool Requester::fits_read(const wire::PacketView& packet) const {
-  const SendRequest& request = operations_.sends().front();
-  if (request.opcode != WrOpcode::read) return false;
-  if (packet.payload.size() != packet_bytes(request.length, mtu_, acked_.packet)) return false;
-  if (packet.info->has_aeth && packet.headers.aeth.kind() != wire::AckKind::ack) return false;
-  return packet.info->ends_message() || acked_.packet + 1 < plan(acked_.sequence).packets;
-}
-
-// Acknowledges `packets` packets; false if an unfinished READ stands in the way.
+// Acknowledges `packets` packets; false if an unfinished READ or atomic stands in the way.
 bool Requester::acknowledge(TimePoint now, std::uint32_t packets) {
   const Position before = acked_;
-  while (packets != 0 && operations_.sends().front().opcode != WrOpcode::read) {
+  while (packets != 0 && !answered_by_data(operations_.sends().front().opcode)) {
     const std::uint32_t step = std::min(packets, plan(acked_.sequence).packets - acked_.packet);
     acknowledge_in_head(step);
     packets -= step;

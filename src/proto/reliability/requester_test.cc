@@ -236,26 +236,69 @@ TEST(Requester, WritesReadResponsesToTheirPieces) {
   EXPECT_EQ(done[0].byte_length, 1700u);
 }
 
-TEST(Requester, DropsReadResponsesThatCannotBeRight) {
+// What answers a PSN that is awaited, but not as it must, ends the request: nothing of it is stored.
+TEST(Requester, AnAnswerThatCannotBeRightIsABadResponse) {
+  const auto refused = [](auto give) {
+    Solo solo;
+    solo.post(WrOpcode::read, 2048, 1);
+    solo.post(WrOpcode::send, 4, 2);
+    solo.post(WrOpcode::fetch_add, 8, 3);
+    solo.transmit();
+    const auto before = solo.memory.find(local_key)->bytes;
+    give(solo);
+    EXPECT_EQ(solo.memory.find(local_key)->bytes, before);
+    EXPECT_EQ(solo.qp.state(), QpState::err);
+    return statuses(solo.completions());
+  };
+  const auto first = [&](auto give) {
+    EXPECT_EQ(refused(give),
+              (Statuses{{1, WcStatus::bad_response}, {2, WcStatus::flushed}, {3, WcStatus::flushed}}));
+  };
+  first([](Solo& solo) { solo.respond(rc_read_response_first, first_sent, 1023); });
+  first([](Solo& solo) { solo.respond(rc_read_response_first, first_sent, 1028); });
+  first([](Solo& solo) { solo.respond(rc_read_response_only, first_sent, 0); });
+  first([](Solo& solo) { solo.atomic_answer(first_sent, 1); });
+  first([](Solo& solo) {
+    wire::Headers strange = Solo::header(rc_read_response_first, first_sent);
+    strange.aeth = wire::Aeth::nak(wire::NakCode::remote_access, 0);
+    solo.give(strange, solo.payload(1024));
+  });
+}
+
+TEST(Requester, TheLastReadResponseMustSaySo) {
   Solo solo;
-  solo.post(WrOpcode::send, 4, 1);
-  solo.post(WrOpcode::read, 2048, 2);
+  solo.post(WrOpcode::read, 2048, 1);
   solo.transmit();
-  const auto before = solo.memory.find(local_key)->bytes;
-  solo.respond(rc_read_response_only, first_sent, 4);          // a SEND's PSN
-  solo.respond(rc_read_response_first, first_sent + 1, 1023);  // short
-  solo.respond(rc_read_response_first, first_sent + 1, 1028);  // long
-  solo.respond(rc_read_response_first, first_sent + 7, 1024);  // never asked for
-  wire::Headers strange = Solo::header(rc_read_response_first, first_sent + 1);
-  strange.aeth = wire::Aeth::nak(wire::NakCode::remote_access, 0);
-  solo.give(strange, solo.payload(1024));
-  EXPECT_EQ(solo.memory.find(local_key)->bytes, before);
-  EXPECT_EQ(solo.qp.counters().dropped_packets, 5u);
-  solo.respond(rc_read_response_first, first_sent + 1, 1024);
-  solo.respond(rc_read_response_middle, first_sent + 2, 1024);  // the end must say so
+  solo.respond(rc_read_response_first, first_sent, 1024);
+  solo.respond(rc_read_response_middle, first_sent + 1, 1024);
+  EXPECT_EQ(statuses(solo.completions()), (Statuses{{1, WcStatus::bad_response}}));
+}
+
+TEST(Requester, DataInAnswerToASendIsABadResponse) {
+  for (const bool atomic : {false, true}) {
+    Solo solo;
+    solo.post(WrOpcode::send, 4, 1);
+    solo.transmit();
+    if (atomic) {
+      solo.atomic_answer(first_sent, 1);
+    } else {
+      solo.respond(rc_read_response_only, first_sent, 4);
+    }
+    EXPECT_EQ(statuses(solo.completions()), (Statuses{{1, WcStatus::bad_response}}));
+  }
+}
+
+TEST(Requester, DropsReadResponsesThatNobodyAskedFor) {
+  Solo solo;
+  solo.post(WrOpcode::read, 1024, 1);
+  solo.transmit();
+  solo.respond(rc_read_response_only, first_sent + 7, 1024);
+  solo.respond(rc_read_response_only, first_sent - 1, 1024);
+  EXPECT_EQ(solo.qp.counters().dropped_packets, 2u);
+  solo.respond(rc_read_response_only, first_sent, 1024);
+  solo.respond(rc_read_response_only, first_sent, 1024);
+  EXPECT_EQ(solo.qp.counters().dropped_packets, 3u);
   EXPECT_EQ(statuses(solo.completions()), (Statuses{{1, WcStatus::success}}));
-  solo.respond(rc_read_response_last, first_sent + 2, 1024);
-  EXPECT_EQ(statuses(solo.completions()), (Statuses{{2, WcStatus::success}}));
 }
 
 TEST(Requester, SolicitedIsSaidInTheLastPacketOnly) {

@@ -19,6 +19,8 @@ Fragment fragment_of(const wire::PacketView& packet) {
   fragment.has_immediate = row.has_immediate;
   fragment.solicited = packet.headers.bth.solicited;
   fragment.immediate = packet.headers.immediate;
+  fragment.invalidates = row.has_ieth;
+  fragment.invalidate = packet.headers.invalidate;
   fragment.remote_address = packet.headers.reth.address;
   fragment.rkey = packet.headers.reth.rkey;
   fragment.length = packet.headers.reth.length;
@@ -37,6 +39,23 @@ ReadJob job_of(const wire::Headers& headers, std::uint32_t mtu, std::uint32_t ms
   return job;
 }
 
+ReadJob atomic_job_of(const wire::Headers& headers, std::uint32_t msn, std::uint64_t before) {
+  ReadJob job;
+  job.first_psn = headers.bth.psn;
+  job.packets = 1;
+  job.address = headers.atomic.address;
+  job.rkey = headers.atomic.rkey;
+  job.length = sizeof before;
+  job.msn = msn;
+  job.atomic = true;
+  job.before = before;
+  return job;
+}
+
+bool is_answered_by_data(wire::Kind kind) {
+  return kind == wire::Kind::read_request || kind == wire::Kind::atomic_request;
+}
+
 }  // namespace
 
 void Responder::start() {
@@ -47,6 +66,7 @@ void Responder::start() {
 
 void Responder::stop() {
   reads_.clear();
+  atomics_.clear();
   nak_.reset();
   refusal_.reset();
   gap_reported_ = ack_pending_ = last_words_ = false;
@@ -75,17 +95,26 @@ void Responder::execute(const wire::PacketView& packet) {
   const Psn psn = packet.headers.bth.psn;
   const QpAttr& attributes = operations_.attributes();
   if (!wire::payload_fits(*packet.info, packet.payload.size(), attributes.path_mtu_bytes))
-    return refuse(NakCode::invalid_request, psn);
-  const bool is_read = packet.info->kind == wire::Kind::read_request;
-  const Verdict verdict =
-      is_read ? accept_read(packet) : operations_.executor().execute(fragment_of(packet), attributes.access);
+    return refuse(Verdict::nak(NakCode::invalid_request), psn);
+  const Verdict verdict = perform(packet);
   switch (verdict.kind) {
     case Verdict::Kind::ok:
       return accept(packet, verdict.ends_message);
     case Verdict::Kind::rnr:
       return report_not_ready();
     case Verdict::Kind::nak:
-      return refuse(verdict.code, psn);
+      return refuse(verdict, psn);
+  }
+}
+
+Verdict Responder::perform(const wire::PacketView& packet) {
+  switch (packet.info->kind) {
+    case wire::Kind::read_request:
+      return accept_read(packet);
+    case wire::Kind::atomic_request:
+      return accept_atomic(packet);
+    default:
+      return operations_.executor().execute(fragment_of(packet), operations_.attributes().access);
   }
 }
 
@@ -96,28 +125,47 @@ Verdict Responder::accept_read(const wire::PacketView& packet) {
   if (executor.in_message()) return Verdict::nak(NakCode::invalid_request);
   const Verdict verdict = executor.check_read(reth.address, reth.rkey, reth.length, attributes.access);
   if (verdict.kind != Verdict::Kind::ok) return verdict;
-  const ReadJob job = job_of(packet.headers, attributes.path_mtu_bytes, (msn_ + 1) & Psn::mask);
-  if (!reads_.add_new(job, attributes.max_dest_rd_atomic)) return Verdict::nak(NakCode::invalid_request);
+  if (!reads_.has_room(attributes.max_dest_rd_atomic)) return Verdict::nak(NakCode::invalid_request);
+  reads_.add_new(job_of(packet.headers, attributes.path_mtu_bytes, (msn_ + 1) & Psn::mask));
+  return verdict;
+}
+
+Verdict Responder::accept_atomic(const wire::PacketView& packet) {
+  const QpAttr& attributes = operations_.attributes();
+  const wire::AtomicEth& atomic = packet.headers.atomic;
+  Executor& executor = operations_.executor();
+  if (executor.in_message() || !reads_.has_room(attributes.max_dest_rd_atomic))
+    return Verdict::nak(NakCode::invalid_request);
+  const bool adds = packet.info->opcode == wire::Opcode::rc_fetch_add;
+  std::uint64_t before = 0;
+  const Verdict verdict = executor.atomic({adds ? AtomicOp::fetch_add : AtomicOp::compare_swap,
+                                           atomic.address, atomic.rkey, atomic.compare, atomic.swap_or_add},
+                                          attributes.access, before);
+  if (verdict.kind != Verdict::Kind::ok) return verdict;
+  atomics_.add(packet.headers.bth.psn, before);
+  reads_.add_new(atomic_job_of(packet.headers, (msn_ + 1) & Psn::mask, before));
   return verdict;
 }
 
 void Responder::accept(const wire::PacketView& packet, bool ends_message) {
-  const bool is_read = packet.info->kind == wire::Kind::read_request;
+  const wire::Kind kind = packet.info->kind;
   const std::uint32_t mtu = operations_.attributes().path_mtu_bytes;
+  const bool is_read = kind == wire::Kind::read_request;
   expected_ = expected_ + (is_read ? packet_count(packet.headers.reth.length, mtu) : 1);
   if (ends_message) msn_ = (msn_ + 1) & Psn::mask;
   gap_reported_ = false;
   nak_.reset();
   counters_.bytes_received += packet.payload.size();
-  // The responses of a READ acknowledge all that came before it.
-  ack_pending_ = !is_read && (ack_pending_ || packet.headers.bth.ack_request);
+  // Answers with data acknowledge all that came before them.
+  ack_pending_ = !is_answered_by_data(kind) && (ack_pending_ || packet.headers.bth.ack_request);
 }
 
-// A repeated SEND or WRITE is acknowledged again, not executed; a
-// repeated READ is executed again (IBTA vol. 1, 9.7.5).
+// A repeated SEND or WRITE is acknowledged again, not executed; a repeated READ is executed again,
+// a repeated atomic answered from memory (IBTA vol. 1, 9.7.5).
 void Responder::repeat(const wire::PacketView& packet) {
   ++counters_.duplicate_packets;
   if (packet.info->kind == wire::Kind::read_request) return repeat_read(packet);
+  if (packet.info->kind == wire::Kind::atomic_request) return repeat_atomic(packet);
   ack_pending_ = true;
 }
 
@@ -139,6 +187,18 @@ void Responder::repeat_read(const wire::PacketView& packet) {
   if (!nak_) nak_ = Nak{wire::Aeth::nak(verdict.code, msn_), headers.bth.psn};
 }
 
+void Responder::repeat_atomic(const wire::PacketView& packet) {
+  const std::size_t kept = operations_.attributes().max_dest_rd_atomic;
+  const auto before = atomics_.find(packet.headers.bth.psn, kept);
+  if (!before) {
+    ++counters_.dropped_packets;  // no honest peer still waits for it
+    return;
+  }
+  ReadJob job = atomic_job_of(packet.headers, msn_, *before);
+  job.duplicate = true;
+  reads_.add_duplicate(job, kept);
+}
+
 void Responder::report_gap() {
   ++counters_.out_of_sequence_packets;
   if (gap_reported_) return;
@@ -152,11 +212,11 @@ void Responder::report_not_ready() {
   nak_ = Nak{wire::Aeth::rnr_nak(operations_.attributes().min_rnr_timer, msn_), expected_};
 }
 
-void Responder::refuse(NakCode code, Psn psn) {
-  nak_ = refusal_ = Nak{wire::Aeth::nak(code, msn_), psn};
+void Responder::refuse(const Verdict& nak, Psn psn) {
+  nak_ = refusal_ = Nak{wire::Aeth::nak(nak.code, msn_), psn};
   last_words_ = true;
   ack_pending_ = false;
-  operations_.enter_error();
+  operations_.refuse(nak);
 }
 
 bool Responder::wants_transmit() const { return may_answer() && (nak_ || ack_pending_ || reads_.pending()); }
@@ -179,14 +239,16 @@ std::size_t Responder::poll_transmit(std::span<TxDesc> out) {
 
 void Responder::emit_response(ReadJob& job, TxDesc& desc) {
   const std::uint32_t mtu = operations_.attributes().path_mtu_bytes;
-  const std::uint32_t bytes = packet_bytes(job.length, mtu, job.sent);
-  const wire::Opcode opcode = response_opcode(position_of(job.sent, job.packets));
+  const std::uint32_t bytes = job.atomic ? 0 : packet_bytes(job.length, mtu, job.sent);
+  const wire::Opcode opcode =
+      job.atomic ? wire::Opcode::rc_atomic_acknowledge : response_opcode(position_of(job.sent, job.packets));
   desc.headers = {};
   desc.headers.bth.opcode = opcode;
   desc.headers.bth.pad_count = wire::pad_for(bytes);
   desc.headers.bth.destination = operations_.attributes().destination;
   desc.headers.bth.psn = job.next_psn();
   if (wire::info(opcode).has_aeth) desc.headers.aeth = wire::Aeth::ack(job.msn);
+  desc.headers.atomic_before = job.before;
   desc.refs[0] = {job.address + std::uint64_t{job.sent} * mtu, bytes, job.rkey, Access::remote_read};
   desc.ref_count = bytes == 0 ? 0 : 1;
   desc.inline_payload = {};
@@ -223,7 +285,7 @@ void Responder::transmit_fault(const TxDesc& desc) {
   if (!operations_.can_receive()) return;
   reads_.clear();
   const Psn psn = desc.headers.bth.psn;
-  if (!desc.must_copy) return refuse(NakCode::remote_operation, psn);
+  if (!desc.must_copy) return refuse(Verdict::nak(NakCode::remote_operation), psn);
   nak_ = Nak{wire::Aeth::nak(NakCode::remote_operation, msn_), psn};  // as in repeat_read
 }
 
@@ -231,7 +293,7 @@ void Responder::take_back(const TxDesc& desc) {
   --counters_.packets_sent;
   counters_.bytes_sent -= desc.payload_bytes;
   const wire::Headers& headers = desc.headers;
-  if (wire::info(headers.bth.opcode).kind == wire::Kind::read_response) {
+  if (headers.bth.opcode != wire::Opcode::rc_acknowledge) {
     counters_.retransmitted_packets -= desc.must_copy;
     return reads_.take_back(headers.bth.psn);
   }

@@ -1,7 +1,7 @@
 // The responder of the wire lane: puts requests in order, has them executed, answers
 // (IBTA vol. 1, 9.7.4 and 9.7.5).
 //
-// Answers leave in PSN order: READ responses first, then a NAK or one ACK for everything that
+// Answers leave in PSN order: those of READs and atomics first, then a NAK or one ACK for everything that
 // was handled since the last one. Execution is ops/executor.h's business.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <span>
 
 #include "proto/ops/operations.h"
+#include "proto/reliability/atomic_results.h"
 #include "proto/reliability/read_jobs.h"
 
 namespace beeline::proto {
@@ -40,13 +41,16 @@ class Responder {
 
   void answer_in_error(Psn psn);
   void execute(const wire::PacketView& packet);
+  Verdict perform(const wire::PacketView& packet);
   Verdict accept_read(const wire::PacketView& packet);
+  Verdict accept_atomic(const wire::PacketView& packet);
   void accept(const wire::PacketView& packet, bool ends_message);
   void repeat(const wire::PacketView& packet);
   void repeat_read(const wire::PacketView& packet);
+  void repeat_atomic(const wire::PacketView& packet);
   void report_gap();
   void report_not_ready();
-  void refuse(wire::NakCode code, Psn psn);
+  void refuse(const Verdict& nak, Psn psn);
 
   bool may_answer() const { return operations_.can_receive() || last_words_; }
   void emit_response(ReadJob& job, TxDesc& desc);
@@ -56,6 +60,7 @@ class Responder {
   Operations& operations_;
   QpCounters& counters_;
   ReadJobs reads_;
+  AtomicResults atomics_;
   Psn expected_;
   std::uint32_t msn_ = 0;      // messages completed, 24 bits (IBTA vol. 1, 9.7.7.1)
   bool gap_reported_ = false;  // one NAK per gap; cleared when the expected packet comes

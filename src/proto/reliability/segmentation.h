@@ -30,13 +30,17 @@ constexpr wire::Position position_of(std::uint32_t index, std::uint32_t count) {
 
 namespace detail {
 using enum wire::Opcode;
-// Row: WrOpcode; column: Position. A READ is one request packet whatever its length.
-inline constexpr std::array<std::array<wire::Opcode, 4>, 5> request_opcodes = {{
+// Row: WrOpcode; column: Position. A READ is one request packet whatever its length, and so is an
+// atomic. Operations that send nothing have no row.
+inline constexpr std::array<std::array<wire::Opcode, 4>, 8> request_opcodes = {{
     {rc_send_first, rc_send_middle, rc_send_last, rc_send_only},
     {rc_send_first, rc_send_middle, rc_send_last_imm, rc_send_only_imm},
     {rc_write_first, rc_write_middle, rc_write_last, rc_write_only},
     {rc_write_first, rc_write_middle, rc_write_last_imm, rc_write_only_imm},
     {rc_read_request, rc_read_request, rc_read_request, rc_read_request},
+    {rc_compare_swap, rc_compare_swap, rc_compare_swap, rc_compare_swap},
+    {rc_fetch_add, rc_fetch_add, rc_fetch_add, rc_fetch_add},
+    {rc_send_first, rc_send_middle, rc_send_last_inv, rc_send_only_inv},
 }};
 inline constexpr std::array<wire::Opcode, 4> response_opcodes = {
     rc_read_response_first, rc_read_response_middle, rc_read_response_last, rc_read_response_only};

@@ -35,10 +35,11 @@ struct PairOptions {
   QpLimits limits{
       .send_depth = 16, .receive_depth = 16, .send_sges = 4, .receive_sges = 4, .inline_bytes = 64};
   std::uint32_t window_bytes = 64 * 1024;
-  QpAttr attributes{.path_mtu_bytes = 1024,
-                    .access = Access::local_write | Access::remote_write | Access::remote_read,
-                    .max_rd_atomic = 4,
-                    .max_dest_rd_atomic = 4};
+  QpAttr attributes{
+      .path_mtu_bytes = 1024,
+      .access = Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic,
+      .max_rd_atomic = 4,
+      .max_dest_rd_atomic = 4};
   std::array<Psn, 2> first_psn{Psn{0xFFFFF0}, Psn{100}};  // of what each side sends
   Faults faults;
   bool vary_window = false;   // the card changes the window while running

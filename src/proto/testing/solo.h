@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -16,6 +17,7 @@ inline constexpr Key local_key{0x10};      // may be written by this side
 inline constexpr Key read_only_key{0x11};  // no right at all but to be sent from
 inline constexpr Key remote_key{0x12};     // open to the peer
 inline constexpr Key foreign_key{0x13};    // in another protection domain
+inline constexpr Key spare_key{0x14};      // to be made invalid
 inline constexpr std::uint64_t local_base = 0x10'0000, remote_base = 0x20'0000;
 inline constexpr std::uint32_t region_bytes = 0x2'0000;
 inline constexpr Psn first_sent{1000}, first_received{5000};
@@ -29,13 +31,21 @@ inline PairOptions solo_options() {
 
 class Solo {
  public:
-  explicit Solo(const PairOptions& options = solo_options(), QpState upto = QpState::rts)
-      : qp({qpn_of(0), test_domain, options.limits, &memory, options.window_bytes}) {
-    constexpr Access all = Access::local_write | Access::remote_write | Access::remote_read;
+  explicit Solo(const PairOptions& options = solo_options(), QpState upto = QpState::rts,
+                SharedReceiveQueue* shared_receives = nullptr)
+      : qp({.qpn = qpn_of(0),
+            .domain = test_domain,
+            .limits = options.limits,
+            .memory = &memory,
+            .window_bytes = options.window_bytes,
+            .shared_receives = shared_receives}) {
+    constexpr Access all =
+        Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
     memory.add(local_key, test_domain, local_base, region_bytes, Access::local_write);
     memory.add(read_only_key, test_domain, local_base, region_bytes, Access::none);
     memory.add(remote_key, test_domain, remote_base, region_bytes, all);
     memory.add(foreign_key, PdId{99}, remote_base, region_bytes, all);
+    memory.add(spare_key, test_domain, remote_base, 64, all);
     for (const Key key : {local_key, read_only_key, remote_key}) {
       auto& bytes = memory.find(key)->bytes;
       for (std::size_t i = 0; i < bytes.size(); ++i)
@@ -58,6 +68,18 @@ class Solo {
     wr.remote_address = remote_base;
     wr.rkey = Key{0x77};
     wr.sges = std::span(&sge, 1);
+    wr.compare = 5;
+    wr.swap_or_add = 7;
+    wr.invalidate = Key{0x78};
+    return qp.post_send(now, wr);
+  }
+  PostResult post_local_inv(Key key, std::uint64_t wr_id = 0, bool fence = false) {
+    SendWr wr;
+    wr.wr_id = wr_id;
+    wr.opcode = WrOpcode::local_inv;
+    wr.signaled = true;
+    wr.fence = fence;
+    wr.invalidate = key;
     return qp.post_send(now, wr);
   }
   PostResult receive(std::uint32_t length, std::uint64_t wr_id = 0, Key lkey = local_key) {
@@ -107,6 +129,26 @@ class Solo {
     wire::Headers headers = header(wire::Opcode::rc_read_request, psn);
     headers.reth = {remote_base + offset, remote_key, length};
     give(headers);
+  }
+  void atomic_request(wire::Opcode opcode, Psn psn, std::uint64_t swap_or_add, std::uint64_t compare = 0,
+                      std::uint64_t offset = 0, Key key = remote_key) {
+    wire::Headers headers = header(opcode, psn);
+    headers.atomic = {remote_base + offset, key, swap_or_add, compare};
+    give(headers);
+  }
+  void atomic_answer(Psn psn, std::uint64_t before) {
+    wire::Headers headers = header(wire::Opcode::rc_atomic_acknowledge, psn);
+    headers.atomic_before = before;
+    give(headers);
+  }
+  // The number that memory holds, in this machine's byte order.
+  std::uint64_t number_at(Key key, std::uint64_t offset) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, memory.find(key)->bytes.data() + offset, sizeof number);
+    return number;
+  }
+  void set_number(Key key, std::uint64_t offset, std::uint64_t number) {
+    std::memcpy(memory.find(key)->bytes.data() + offset, &number, sizeof number);
   }
   void answer(Psn psn, wire::Aeth aeth) {
     wire::Headers headers = header(wire::Opcode::rc_acknowledge, psn);

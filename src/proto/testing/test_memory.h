@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <vector>
 
 #include "proto/types.h"
@@ -20,10 +22,11 @@ class TestMemory final : public Memory {
     Access access = Access::none;
     bool faulty = false;  // reading and writing fails although the checks pass
     std::vector<std::byte> bytes;
+    std::optional<Qpn> user;  // nobody else may use the key
   };
 
   Region& add(Key key, PdId domain, std::uint64_t base, std::size_t size, Access access) {
-    regions_.push_back({key, domain, base, access, false, std::vector<std::byte>(size)});
+    regions_.push_back({key, domain, base, access, false, std::vector<std::byte>(size), {}});
     return regions_.back();
   }
   void remove(Key key) {
@@ -60,6 +63,40 @@ class TestMemory final : public Memory {
     Region& region = *find(key);
     if (region.faulty) return MemoryStatus::fault;
     std::copy_n(at(region, address), out.size(), out.begin());
+    return MemoryStatus::ok;
+  }
+
+  MemoryStatus atomic(PdId domain, Key key, std::uint64_t address, AtomicOp operation, std::uint64_t compare,
+                      std::uint64_t swap_or_add, std::uint64_t& before) override {
+    const MemoryStatus status = check(domain, key, address, sizeof before, Access::remote_atomic);
+    if (status != MemoryStatus::ok) return status;
+    Region& region = *find(key);
+    if (region.faulty) return MemoryStatus::fault;
+    std::memcpy(&before, &*at(region, address), sizeof before);
+    std::uint64_t after = before + swap_or_add;
+    if (operation == AtomicOp::compare_swap) after = before == compare ? swap_or_add : before;
+    std::memcpy(&*at(region, address), &after, sizeof after);
+    return MemoryStatus::ok;
+  }
+  MemoryStatus check_user(Key key, Qpn qpn) override {
+    const Region* region = find(key);
+    return region == nullptr || !region->user || region->user == qpn ? MemoryStatus::ok
+                                                                     : MemoryStatus::no_permission;
+  }
+  MemoryStatus invalidate(PdId domain, Qpn qpn, Key key) override {
+    const Region* region = find(key);
+    if (region == nullptr) return MemoryStatus::bad_key;
+    if (region->domain != domain) return MemoryStatus::wrong_domain;
+    if (check_user(key, qpn) != MemoryStatus::ok) return MemoryStatus::no_permission;
+    remove(key);
+    return MemoryStatus::ok;
+  }
+  // A window here is a region of its own, as long as it is asked to be.
+  MemoryStatus bind(PdId domain, Qpn qpn, const WindowBind& bind) override {
+    const MemoryStatus status = check(domain, bind.region, bind.address, bind.length, Access::window_bind);
+    if (status != MemoryStatus::ok) return status;
+    remove(bind.window);
+    add(bind.new_rkey, domain, bind.address, bind.length, Access{bind.access}).user = qpn;
     return MemoryStatus::ok;
   }
 

@@ -1,7 +1,9 @@
 // A random program of operations for both sides of a pair, from a seed, and its check.
 //
 // Every operation has source and destination bytes of its own, with gaps between that must
-// stay untouched, so the memory at the end is known in advance: all of it is compared. A READ is
+// stay untouched, so the memory at the end is known in advance: all of it is compared. Atomics go
+// to cells that many of them share: one that is executed twice, or not at all, gives a wrong answer or a
+// wrong cell. Keys are made invalid once each, which a second time would be an error. A READ is
 // sometimes followed by a fenced WRITE of the bytes it brought, which only a fence makes right.
 #pragma once
 
@@ -9,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <vector>
 
@@ -55,6 +58,7 @@ class Workload {
  private:
   static constexpr Key local_key{0x1111}, remote_key{0x2222};
   static constexpr std::uint64_t local_base = 0x1000'0000, remote_base = 0x7F00'0000'0000;
+  static constexpr std::uint64_t cells = 3, cell_bytes = 8;  // at the beginning of the remote region
 
   struct Operation {
     std::uint64_t wr_id = 0;
@@ -65,6 +69,9 @@ class Workload {
     std::vector<Sge> sges;
     std::vector<std::byte> inline_bytes;
     bool is_inline = false;
+    std::uint64_t compare = 0, swap_or_add = 0;
+    Key invalidate{};
+    WindowBind bind;
   };
   struct Receive {
     std::uint64_t wr_id = 0;
@@ -78,7 +85,9 @@ class Workload {
     std::size_t sends_posted = 0, receives_posted = 0;
     std::deque<std::size_t> awaited_sends;  // signalled operations, by index
     std::size_t receives_completed = 0;
-    std::uint64_t local_used = 0, remote_used = 0;
+    std::uint64_t local_used = 0, remote_used = cells * cell_bytes;
+    std::vector<Key> keys;   // to be made invalid, or windows to be bound
+    std::vector<Key> bound;  // windows at the end
     std::vector<std::byte> expected_local, expected_remote;
   };
 
@@ -112,12 +121,13 @@ class Workload {
 
   void plan_operation(int side) {
     Operation operation;
-    operation.opcode = static_cast<WrOpcode>(random_.below(5));
-    operation.length = random_length();
+    operation.opcode = static_cast<WrOpcode>(random_.below(10));
     operation.fence = random_.chance(0.1);
+    if (is_local(operation.opcode)) return plan_local(side, std::move(operation));
+    operation.length = is_atomic(operation.opcode) ? cell_bytes : random_length();
     const bool is_read = operation.opcode == WrOpcode::read;
     const std::uint32_t inline_limit = pair_options_.limits.inline_bytes;
-    if (!is_read && inline_limit != 0 && random_.chance(0.2)) {
+    if (!answered_by_data(operation.opcode) && inline_limit != 0 && random_.chance(0.2)) {
       operation.is_inline = true;
       operation.length = static_cast<std::uint32_t>(random_.below(inline_limit + 1));
       operation.inline_bytes.resize(operation.length);
@@ -138,6 +148,37 @@ class Workload {
     }
   }
 
+  Key new_key(int side) {
+    Side& self = of(side);
+    self.keys.push_back(Key{0x5000 + static_cast<std::uint32_t>(self.keys.size())});
+    return self.keys.back();
+  }
+
+  void plan_local(int side, Operation operation) {
+    operation.invalidate = new_key(side);
+    if (operation.opcode == WrOpcode::bind_mw) {
+      operation.bind.window = operation.invalidate;
+      operation.bind.new_rkey = Key{operation.invalidate.value + 0x1000};
+      operation.bind.region = remote_key;
+      operation.bind.address = remote_base;
+      operation.bind.length = cell_bytes;
+      of(side).bound.push_back(operation.bind.new_rkey);
+    }
+    add(side, std::move(operation));
+  }
+
+  static bool is_send(WrOpcode opcode) {
+    return opcode == WrOpcode::send || opcode == WrOpcode::send_imm || opcode == WrOpcode::send_inv;
+  }
+
+  // Few operands, so that some comparisons hold.
+  void choose_atomic(Operation& operation) {
+    operation.remote_address = remote_base + random_.below(cells) * cell_bytes;
+    operation.compare = random_.below(3);
+    operation.swap_or_add =
+        operation.opcode == WrOpcode::compare_swap ? random_.below(3) : random_.below(2) * random_.next();
+  }
+
   void add(int side, Operation operation) {
     Side& self = of(side);
     Side& peer = of(1 - side);
@@ -145,9 +186,14 @@ class Workload {
     operation.signaled = random_.chance(0.7);
     operation.solicited = random_.chance(0.3);
     operation.immediate = static_cast<std::uint32_t>(random_.next());
-    const bool is_send = operation.opcode == WrOpcode::send || operation.opcode == WrOpcode::send_imm;
-    if (!is_send) operation.remote_address = allocate(peer.remote_used, remote_base, operation.length);
-    if (is_send || operation.opcode == WrOpcode::write_imm) plan_receive(1 - side, operation, is_send);
+    const bool sends = is_send(operation.opcode);
+    if (operation.opcode == WrOpcode::send_inv) operation.invalidate = new_key(1 - side);
+    if (is_atomic(operation.opcode)) {
+      choose_atomic(operation);
+    } else if (!sends && !is_local(operation.opcode)) {
+      operation.remote_address = allocate(peer.remote_used, remote_base, operation.length);
+    }
+    if (sends || operation.opcode == WrOpcode::write_imm) plan_receive(1 - side, operation, sends);
     order_.emplace_back(side, self.operations.size());
     self.operations.push_back(std::move(operation));
   }
@@ -161,7 +207,10 @@ class Workload {
     receive.bytes = is_send ? operation.length : 0;
     receive.expected.wr_id = receive.wr_id;
     receive.expected.opcode = is_send ? WcOpcode::receive : WcOpcode::receive_write_imm;
-    receive.expected.has_immediate = operation.opcode != WrOpcode::send;
+    receive.expected.has_immediate =
+        operation.opcode == WrOpcode::send_imm || operation.opcode == WrOpcode::write_imm;
+    receive.expected.has_invalidated = operation.opcode == WrOpcode::send_inv;
+    receive.expected.invalidated = operation.invalidate;
     receive.expected.solicited = operation.solicited;
     receive.expected.immediate = receive.expected.has_immediate ? operation.immediate : 0;
     receive.expected.byte_length = operation.length;
@@ -178,8 +227,32 @@ class Workload {
       };
       self.expected_local = create(local_key, local_base, self.local_used, Access::local_write);
       self.expected_remote = create(remote_key, remote_base, self.remote_used,
-                                    Access::local_write | Access::remote_write | Access::remote_read);
+                                    Access::local_write | Access::remote_write | Access::remote_read |
+                                        Access::remote_atomic | Access::window_bind);
+      for (std::uint64_t cell = 0; cell < cells; ++cell) set_cell(side, cell * cell_bytes, cell);
+      for (const Key key : self.keys) pair_.memory(side).add(key, test_domain, remote_base, 8, Access::none);
     }
+  }
+
+  void set_cell(int side, std::uint64_t offset, std::uint64_t value) {
+    std::memcpy(of(side).expected_remote.data() + offset, &value, cell_bytes);
+    auto& bytes = pair_.memory(side).find(remote_key)->bytes;
+    std::memcpy(bytes.data() + offset, &value, cell_bytes);
+  }
+
+  // The cell as it was goes into the pieces.
+  void apply_atomic(Side& self, Side& peer, const Operation& operation) {
+    std::byte* const cell = peer.expected_remote.data() + (operation.remote_address - remote_base);
+    std::vector<std::byte> bytes(cell, cell + cell_bytes);
+    std::uint64_t value = 0;
+    std::memcpy(&value, cell, cell_bytes);
+    if (operation.opcode == WrOpcode::fetch_add) {
+      value += operation.swap_or_add;
+    } else if (value == operation.compare) {
+      value = operation.swap_or_add;
+    }
+    std::memcpy(cell, &value, cell_bytes);
+    spread(self.expected_local, operation.sges, bytes);
   }
 
   static std::vector<std::byte> collect_pieces(const std::vector<std::byte>& region,
@@ -211,13 +284,15 @@ class Workload {
       const std::vector<std::byte> bytes(remote(), remote() + operation.length);
       return spread(self.expected_local, operation.sges, bytes);
     }
-    const bool is_send = operation.opcode == WrOpcode::send || operation.opcode == WrOpcode::send_imm;
+    if (is_local(operation.opcode)) return;
+    if (is_atomic(operation.opcode)) return apply_atomic(self, peer, operation);
+    const bool sends = is_send(operation.opcode);
     const auto bytes =
         operation.is_inline ? operation.inline_bytes : collect_pieces(self.expected_local, operation.sges);
-    if (!is_send) std::copy(bytes.begin(), bytes.end(), remote());
-    if (is_send || operation.opcode == WrOpcode::write_imm) {
+    if (!sends) std::copy(bytes.begin(), bytes.end(), remote());
+    if (sends || operation.opcode == WrOpcode::write_imm) {
       const Receive& receive = peer.receives[applied_receives_[static_cast<std::size_t>(1 - side)]++];
-      if (is_send) spread(peer.expected_local, receive.sges, bytes);
+      if (sends) spread(peer.expected_local, receive.sges, bytes);
     }
   }
 
@@ -246,6 +321,10 @@ class Workload {
     wr.remote_address = operation.remote_address;
     wr.rkey = remote_key;
     wr.sges = operation.sges;
+    wr.compare = operation.compare;
+    wr.swap_or_add = operation.swap_or_add;
+    wr.invalidate = operation.invalidate;
+    wr.bind = &operation.bind;
     std::vector<std::byte> passing = operation.inline_bytes;  // gone after the post
     const Sge inline_sge{reinterpret_cast<std::uintptr_t>(passing.data()), operation.length, Key{0xDEAD}};
     if (operation.is_inline) {
@@ -290,8 +369,10 @@ class Workload {
     const Operation& operation = self.operations[self.awaited_sends.front()];
     self.awaited_sends.pop_front();
     EXPECT_EQ(completion.wr_id, operation.wr_id) << "out of order";
-    if (operation.opcode != WrOpcode::read) return;
-    EXPECT_EQ(completion.opcode, WcOpcode::read);
+    if (!answered_by_data(operation.opcode)) return;
+    EXPECT_EQ(completion.opcode, operation.opcode == WrOpcode::read           ? WcOpcode::read
+                                 : operation.opcode == WrOpcode::compare_swap ? WcOpcode::compare_swap
+                                                                              : WcOpcode::fetch_add);
     EXPECT_EQ(completion.byte_length, operation.length);
     EXPECT_EQ(collect_pieces(pair_.memory(side).find(local_key)->bytes, operation.sges),
               collect_pieces(self.expected_local, operation.sges));
@@ -306,6 +387,11 @@ class Workload {
     EXPECT_EQ(completion.has_immediate, receive.expected.has_immediate);
     EXPECT_EQ(completion.solicited, receive.expected.solicited);
     EXPECT_EQ(completion.immediate, receive.expected.immediate);
+    EXPECT_EQ(completion.has_invalidated, receive.expected.has_invalidated);
+    if (completion.has_invalidated) {
+      EXPECT_EQ(completion.invalidated, receive.expected.invalidated);
+      EXPECT_EQ(pair_.memory(side).find(completion.invalidated), nullptr);
+    }
     EXPECT_EQ(completion.byte_length, receive.expected.byte_length);
     EXPECT_EQ(collect_pieces(pair_.memory(side).find(local_key)->bytes, receive.sges),
               collect_pieces(self.expected_local, receive.sges))
@@ -313,6 +399,8 @@ class Workload {
   }
 
   void check_memory(int side) {
+    for (const Key key : of(side).keys) EXPECT_EQ(pair_.memory(side).find(key), nullptr);
+    for (const Key key : of(side).bound) EXPECT_NE(pair_.memory(side).find(key), nullptr);
     EXPECT_TRUE(pair_.memory(side).find(local_key)->bytes == of(side).expected_local) << "side " << side;
     EXPECT_TRUE(pair_.memory(side).find(remote_key)->bytes == of(side).expected_remote) << "side " << side;
   }

@@ -44,6 +44,8 @@ void SoftVerbs::SetUp() {
 }
 
 void SoftVerbs::TearDown() {
+  a_.reset();
+  b_.reset();
   if (context_ != nullptr) {
     EXPECT_EQ(provider_->close_device(context_), 0) << "a test left objects behind";
   }
@@ -142,6 +144,16 @@ std::unique_ptr<End> SoftVerbs::make_end(const EndOptions& options) {
   return end;
 }
 
+void SoftVerbs::pair_of(ibv_qp_type type, const EndOptions& wanted, const ConnectOptions& connection) {
+  EndOptions options = wanted;
+  options.type = type;
+  a_ = make_end(options);
+  b_ = make_end(options);
+  connect(*a_, *b_, connection);
+  // Bytes that tell their place.
+  for (std::size_t i = 0; i < a_->buffer.size(); ++i) a_->buffer[i] = static_cast<std::byte>(i * 7 + i / 256);
+}
+
 ibv_ah_attr SoftVerbs::address_of_this_host() const {
   ibv_ah_attr attr{};
   attr.is_global = 1;
@@ -196,11 +208,11 @@ void SoftVerbs::advance(End& end, const End& peer, ibv_qp_state until, const Con
 
 void SoftVerbs::connect(End& a, End& b, const ConnectOptions& options) {
   advance(a, b, IBV_QPS_RTS, options);
-  advance(b, a, IBV_QPS_RTS, options);
+  if (&a != &b) advance(b, a, IBV_QPS_RTS, options);
   a.peer = &b;
   b.peer = &a;
   for (End* end : {&a, &b})
-    if (end->qp->qp_type == IBV_QPT_UD) {
+    if (end->qp->qp_type == IBV_QPT_UD && end->ah == nullptr) {
       ibv_ah_attr attr = address_of_this_host();
       end->ah = provider_->create_ah(end->pd, &attr);
       ASSERT_NE(end->ah, nullptr) << provider_->why();
