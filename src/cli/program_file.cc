@@ -56,7 +56,7 @@ std::string gains_rights(const fs::path& path) {
   const bool setgid =
       (status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && status.st_gid != ::getegid();
   if (setuid || setgid)
-    return fmt::format("{} is a set{}-ID program: nothing can be preloaded into it", path.string(),
+    return fmt::format("{} is a set-{}-ID program: nothing can be preloaded into it", path.string(),
                        setuid ? "user" : "group");
   if (::getuid() != 0 && ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0)
     return fmt::format("{} has file capabilities: nothing can be preloaded into it", path.string());

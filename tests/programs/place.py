@@ -48,6 +48,9 @@ class Program:
             pass
         self.process.wait()
 
+    def __del__(self):
+        self.file.close()
+
     def output(self):
         self.file.seek(0)
         return self.file.read()
