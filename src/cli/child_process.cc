@@ -38,7 +38,8 @@ int error_of_start(int report) {
 SignalRelay::SignalRelay() {
   ::sigfillset(&relayed_);
   // Faults of this process's own, and what stops and continues it with its terminal's job.
-  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT})
+  for (const int own :
+       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT})
     ::sigdelset(&relayed_, own);
   ::sigprocmask(SIG_BLOCK, &relayed_, &before_);
 }

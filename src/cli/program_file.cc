@@ -53,9 +53,10 @@ std::string gains_rights(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {};
   const bool setuid = (status.st_mode & S_ISUID) != 0 && status.st_uid != ::geteuid();
-  const bool setgid = (status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && status.st_gid != ::getegid();
+  const bool setgid =
+      (status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && status.st_gid != ::getegid();
   if (setuid || setgid)
-    return fmt::format("{} is a set{}-ID program: nothing can be preloaded into it", path.string(),
+    return fmt::format("{} is a set-{}-ID program: nothing can be preloaded into it", path.string(),
                        setuid ? "user" : "group");
   if (::getuid() != 0 && ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0)
     return fmt::format("{} has file capabilities: nothing can be preloaded into it", path.string());
@@ -74,18 +75,22 @@ std::string cannot_be_loaded(std::ifstream& file, const fs::path& path) {
   Elf64_Ehdr ours{};
   std::ifstream self("/proc/self/exe", std::ios::binary);
   if (!read_at(file, 0, header.e_ident) || !read_at(self, 0, ours)) return {};
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || !read_at(file, 0, header) || header.e_machine != ours.e_machine)
-    return fmt::format("{} is built for another processor than this beeline: nothing can be preloaded into it",
-                       path.string());
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || !read_at(file, 0, header) ||
+      header.e_machine != ours.e_machine)
+    return fmt::format(
+        "{} is built for another processor than this beeline: nothing can be preloaded into it",
+        path.string());
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr part{};
     if (!read_at(file, header.e_phoff + std::uint64_t{i} * header.e_phentsize, part)) return {};
     if (part.p_type != PT_INTERP) continue;
     std::array<char, 256> loader{};
     file.seekg(static_cast<std::streamoff>(part.p_offset));
-    file.read(loader.data(), static_cast<std::streamsize>(std::min<std::uint64_t>(part.p_filesz, loader.size() - 1)));
+    file.read(loader.data(),
+              static_cast<std::streamsize>(std::min<std::uint64_t>(part.p_filesz, loader.size() - 1)));
     if (std::strstr(loader.data(), "ld-musl") != nullptr)
-      return fmt::format("{} is built for musl: a library built for glibc cannot be preloaded into it", path.string());
+      return fmt::format("{} is built for musl: a library built for glibc cannot be preloaded into it",
+                         path.string());
     return {};
   }
   return fmt::format("{} is statically linked: nothing can be preloaded into it", path.string());
@@ -100,7 +105,8 @@ std::string why_not_preload(const fs::path& path, int scripts_left) {
     std::string why = gains_rights(path);
     return why.empty() ? cannot_be_loaded(file, path) : why;
   }
-  if (magic[0] != '#' || magic[1] != '!' || scripts_left == 0) return {};  // a script of the shell, or nonsense
+  if (magic[0] != '#' || magic[1] != '!' || scripts_left == 0)
+    return {};  // a script of the shell, or nonsense
   file.clear();
   file.seekg(2);
   std::string line;

@@ -33,10 +33,12 @@ fs::path preload_library() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path library = program.parent_path().parent_path() / "lib/libbeeline-preload.so";
-  if (!fs::exists(library, error)) refuse(bad_use, fmt::format("{} is missing: build or install it again", library.string()));
+  if (!fs::exists(library, error))
+    refuse(bad_use, fmt::format("{} is missing: build or install it again", library.string()));
   if (library.string().find_first_of(" :") != std::string::npos)
-    refuse(bad_use, fmt::format("the dynamic linker cannot preload {}: no blanks or colons in the path, please",
-                                library.string()));
+    refuse(bad_use,
+           fmt::format("the dynamic linker cannot preload {}: no blanks or colons in the path, please",
+                       library.string()));
   // The library needs it, and without it the dynamic linker would say less clearly why nothing starts.
   if (::dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr)
     refuse(bad_use, "libibverbs.so.1 is not installed: install libibverbs1 (rdma-core)");
@@ -72,10 +74,14 @@ void check_program(const std::string& name) {
   const char* path = std::getenv("PATH");
   const ProgramFile program = look_at_program(name, path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
   switch (program.state) {
-    case ProgramFile::State::runnable: return;
-    case ProgramFile::State::not_found: refuse(not_found, program.why);
-    case ProgramFile::State::not_executable: refuse(not_executable, program.why);
-    case ProgramFile::State::cannot_preload: refuse(bad_use, program.why);
+    case ProgramFile::State::runnable:
+      return;
+    case ProgramFile::State::not_found:
+      refuse(not_found, program.why);
+    case ProgramFile::State::not_executable:
+      refuse(not_executable, program.why);
+    case ProgramFile::State::cannot_preload:
+      refuse(bad_use, program.why);
   }
 }
 
@@ -122,7 +128,8 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
       "\n"
       "Usage: beeline run [--print-env] [--] PROGRAM [ARGUMENT ...]\n"
       "\n"
-      "How: libbeeline-preload.so is preloaded (LD_PRELOAD). It stands before libibverbs, and before libc where\n"
+      "How: libbeeline-preload.so is preloaded (LD_PRELOAD). It stands before libibverbs, and before libc "
+      "where\n"
       "programs look for devices in /sys/class/infiniband and /dev/infiniband. The real libibverbs and\n"
       "librdmacm stay in use.\n"
       "\n"
@@ -141,9 +148,10 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
       "  mpirun -n 2 beeline run -- ./solver                 on every host, or, for programs on this one,\n"
       "  beeline run -- mpirun -n 2 -x LD_PRELOAD ./solver\n");
   auto print = std::make_shared<bool>(false);
-  command->add_flag("--print-env", *print,
-                    "Print the variables to set, for those who start programs in other ways. Verbs work with\n"
-                    "them; files in /sys/class/infiniband are there only under beeline run");
+  command->add_flag(
+      "--print-env", *print,
+      "Print the variables to set, for those who start programs in other ways. Verbs work with\n"
+      "them; files in /sys/class/infiniband are there only under beeline run");
   command->callback([print, words = std::move(program)] {
     if (*print) {
       std::printf("LD_PRELOAD=%s\n", preload_list(preload_library()).c_str());
