@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +17,8 @@
 
 namespace beeline::nic::test {
 
-inline constexpr proto::Access full_access =
-    proto::Access::local_write | proto::Access::remote_write | proto::Access::remote_read;
+inline constexpr proto::Access full_access = proto::Access::local_write | proto::Access::remote_write |
+                                             proto::Access::remote_read | proto::Access::remote_atomic;
 
 template <class T>
 T value_of(Result<T> result) {
@@ -49,6 +52,10 @@ struct EndOptions {
   std::uint8_t reads = 16;
   Notifier notifier = nullptr;
   void* cookie = nullptr;
+  proto::QpType type = proto::QpType::rc;
+  SharedQueue* shared_queue = nullptr;  // of the domain:
+  std::optional<PdId> domain = {};      // instead of one of its own
+  proto::Access access = full_access;
 };
 
 // Timeouts that a machine under load does not miss: a second.
@@ -72,11 +79,18 @@ class End {
  public:
   End(Card& card, const EndOptions& options = {})
       : card_(card), options_(options), memory_(options.memory_bytes) {
-    domain_ = value_of(card.create_domain());
-    cq_ = value_of(card.create_cq(options.cq_depth, options.notifier, options.cookie));
-    keys_ =
-        value_of(card.register_region(domain_, memory_.data(), memory_.size(), address_of(0), full_access));
+    domain_ = options.domain ? *options.domain : value_of(card.create_domain());
+    // They share the cookie: whoever wants the bell hears no events.
+    cq_ = value_of(options.notifier != nullptr
+                       ? card.create_cq(options.cq_depth, options.notifier, options.cookie)
+                       : card.create_cq(options.cq_depth, nullptr, this, note_event));
+    keys_ = value_of(
+        card.register_region(domain_, memory_.data(), memory_.size(), address_of(0), options.access));
     QpRequest request;
+    request.type = options.type;
+    request.shared_queue = options.shared_queue;
+    request.events = note_event;
+    request.cookie = this;
     request.domain = domain_;
     request.send_cq = request.receive_cq = cq_;
     request.limits = {options.depth, options.depth, options.sges, options.sges, options.inline_bytes, false};
@@ -86,7 +100,7 @@ class End {
     if (qp_ != nullptr) succeeds(card_.destroy_qp(qp_));
     if (keys_.lkey != Key{}) succeeds(card_.deregister_region(keys_.lkey));
     succeeds(card_.destroy_cq(cq_));
-    succeeds(card_.destroy_domain(domain_));
+    if (!options_.domain) succeeds(card_.destroy_domain(domain_));
   }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
@@ -95,9 +109,12 @@ class End {
     return {card_.qpn(qp_), psn_, card_.devices()[0].gids[0], keys_.rkey, address_of(0)};
   }
 
+  // To RTS with just what this type of queue pair is told (IBTA vol. 1, table 91).
   void connect(const EndAddress& peer) {
     namespace attr = proto::attr;
     peer_ = peer;
+    if (options_.type == proto::QpType::ud) return open_for_datagrams();
+    const std::uint32_t rc = options_.type == proto::QpType::rc ? ~0u : 0;
     proto::QpAttr a;
     a.state = proto::QpState::init;
     a.access = full_access;
@@ -114,7 +131,7 @@ class End {
     ASSERT_TRUE(
         succeeds(card_.modify_qp(qp_, a,
                                  attr::state | attr::address_vector | attr::path_mtu | attr::destination_qp |
-                                     attr::rq_psn | attr::max_dest_rd_atomic | attr::min_rnr_timer,
+                                     attr::rq_psn | (rc & (attr::max_dest_rd_atomic | attr::min_rnr_timer)),
                                  &to)));
     a.state = proto::QpState::rts;
     a.sq_psn = psn_;
@@ -122,10 +139,11 @@ class End {
     a.retry_count = options_.retry_count;
     a.rnr_retry = options_.rnr_retry;
     a.max_rd_atomic = options_.reads;
-    ASSERT_TRUE(succeeds(card_.modify_qp(qp_, a,
-                                         attr::state | attr::timeout | attr::retry_count | attr::rnr_retry |
-                                             attr::sq_psn | attr::max_rd_atomic,
-                                         nullptr)));
+    ASSERT_TRUE(succeeds(card_.modify_qp(
+        qp_, a,
+        attr::state | attr::sq_psn |
+            (rc & (attr::timeout | attr::retry_count | attr::rnr_retry | attr::max_rd_atomic)),
+        nullptr)));
   }
 
   std::uint64_t address_of(std::size_t offset) const {
@@ -166,6 +184,30 @@ class End {
     return std::any_of(done.begin(), done.end(),
                        [](const auto& c) { return c.status != proto::WcStatus::success; });
   }
+  void open_for_datagrams() {
+    namespace attr = proto::attr;
+    proto::QpAttr a;
+    a.state = proto::QpState::init;
+    a.qkey = qkey;
+    ASSERT_TRUE(
+        succeeds(card_.modify_qp(qp_, a, attr::state | attr::pkey_index | attr::port | attr::qkey, nullptr)));
+    a.state = proto::QpState::rtr;
+    ASSERT_TRUE(succeeds(card_.modify_qp(qp_, a, attr::state, nullptr)));
+    a.state = proto::QpState::rts;
+    a.sq_psn = psn_;
+    ASSERT_TRUE(succeeds(card_.modify_qp(qp_, a, attr::state | attr::sq_psn, nullptr)));
+  }
+  proto::PostResult send_datagram(std::uint64_t wr_id, std::size_t offset, std::size_t bytes,
+                                  const proto::DatagramTarget& to) {
+    const proto::Sge piece = sge(offset, bytes);
+    proto::SendWr wr;
+    wr.wr_id = wr_id;
+    wr.opcode = proto::WrOpcode::send;
+    wr.signaled = true;
+    wr.sges = {&piece, 1};
+    wr.target = &to;
+    return card_.post_send(qp_, wr);
+  }
   proto::QpState state() { return card_.query_qp(qp_, nullptr).state; }
   void deregister() { succeeds(card_.deregister_region(std::exchange(keys_, {}).lkey)); }
   void destroy_queue_pair() { succeeds(card_.destroy_qp(std::exchange(qp_, nullptr))); }
@@ -181,12 +223,25 @@ class End {
       memory_[offset + i] = static_cast<std::byte>((i * 131 + seed * 29 + i / 251) & 0xFF);
   }
 
+  std::size_t count(CardEvent event) const {
+    const std::lock_guard lock(events_mutex_);
+    return static_cast<std::size_t>(std::count(events_.begin(), events_.end(), event));
+  }
+
+  static constexpr std::uint32_t qkey = 0x11111111;
   std::vector<proto::Completion> done;
   bool overrun = false;
 
  private:
+  static void note_event(void* cookie, CardEvent event) {
+    auto& self = *static_cast<End*>(cookie);
+    const std::lock_guard lock(self.events_mutex_);
+    self.events_.push_back(event);
+  }
   Card& card_;
   const EndOptions options_;
+  mutable std::mutex events_mutex_;
+  std::vector<CardEvent> events_;
   std::vector<std::byte> memory_;
   PdId domain_;
   CompletionQueue* cq_ = nullptr;

@@ -8,8 +8,7 @@
 #include <cstring>
 #include <thread>
 
-#include "nic/card_fixture.h"
-#include "nic/fake_network.h"
+#include "nic/two_cards.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
 
@@ -22,40 +21,7 @@ using proto::WcOpcode;
 using proto::WcStatus;
 using proto::WrOpcode;
 
-constexpr IpAddress left_address = IpAddress::v4(10, 0, 0, 1);
-constexpr IpAddress right_address = IpAddress::v4(10, 0, 0, 2);
-
-std::unique_ptr<Card> make_card(FakeNetwork& network, std::uint8_t slot, const IpAddress& address,
-                                std::uint32_t mtu = 65536, bool thread = false) {
-  const port::Interface interface = interface_with(address, mtu);
-  return value_of(Card::create(Config{}, network.make_port(slot), {&interface, 1}, thread));
-}
-
-class CardTest : public ::testing::Test {
- protected:
-  void connect_both(const EndOptions& options = {}) {
-    left_.emplace(*left_card_, options);
-    right_.emplace(*right_card_, options);
-    connect(*left_, *right_);
-  }
-  // Both sides poll; when nothing happens, time passes.
-  bool run_until(const std::function<bool()>& done, int rounds = 200000) {
-    for (; rounds > 0 && !done(); --rounds) {
-      if (left_) left_->poll();
-      if (right_) right_->poll();
-      network_.advance(10us);
-    }
-    return done();
-  }
-  void run_for(int rounds) {
-    (void)run_until([] { return false; }, rounds);
-  }
-
-  FakeNetwork network_;
-  std::unique_ptr<Card> left_card_ = make_card(network_, 1, left_address);
-  std::unique_ptr<Card> right_card_ = make_card(network_, 2, right_address);
-  std::optional<End> left_, right_;
-};
+using CardTest = TwoCards;
 
 constexpr std::size_t sizes[] = {0,    1,    3,    4,    255,  256,   1023,  1024,
                                  1025, 4095, 4096, 4097, 8192, 65537, 300001};

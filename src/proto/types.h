@@ -61,7 +61,7 @@ struct DatagramTarget {
 
 // What a bind asks for (IBTA vol. 1, 11.4.3.6). `length` 0 makes the window invalid.
 struct WindowBind {
-  Key window{};    // the window's present rkey
+  Key window{};    // an rkey that the window has or had
   Key new_rkey{};  // the one it has once bound
   Key region{};    // lkey of the region under it
   std::uint64_t address = 0;

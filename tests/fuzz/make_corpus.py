@@ -14,10 +14,12 @@ ETHERNET_IPV4_UDP = 14 + 20 + 8
 
 # queue_pair.cc: enum Command
 PACKET, RAW_PACKET, PASS_TIME, POST_SEND, POST_RECV, TRANSMIT, POLL, MODIFY, TOGGLE_REGION, SET_WINDOW = range(10)
-SEND, SEND_IMM, WRITE, WRITE_IMM, READ = range(5)
+SEND, SEND_IMM, WRITE, WRITE_IMM, READ, COMPARE_SWAP, FETCH_ADD, SEND_INV, LOCAL_INV, BIND = range(10)
+# Rows of the opcode table: up to 0x14 the opcode itself.
+ATOMIC_ANSWER, SWAP_REQUEST, ADD_REQUEST, SEND_LAST_INV, SEND_ONLY_INV = range(0x12, 0x17)
 READ_REQUEST, READ_RESPONSES, ACKNOWLEDGE = 0x0C, range(0x0D, 0x11), 0x11
 FULL = {0x00, 0x01, 0x06, 0x07, 0x0D, 0x0E}
-HAS_RETH, HAS_AETH = {0x06, 0x0A, 0x0B, 0x0C}, {0x0D, 0x0F, 0x10, 0x11}
+HAS_RETH, HAS_AETH = {0x06, 0x0A, 0x0B, 0x0C}, {0x0D, 0x0F, 0x10, 0x11, 0x12}
 THREE_PACKETS = 612  # bytes, at the fuzzed queue pair's MTU of 256
 
 
@@ -75,14 +77,18 @@ def pcap_seeds():
     write("pcap", "half", header() + record(ack)[:40])
 
 
-def packet(opcode, difference=0, bits=1, size=100, reth=(0, 0, THREE_PACKETS), aeth=(0x1F, 1)):
+def packet(opcode, difference=0, bits=1, size=100, reth=(0, 0, THREE_PACKETS), aeth=(0x1F, 1), key=0):
     out = bytes([PACKET, opcode, difference & 0xFF, bits])
-    if opcode not in (READ_REQUEST, ACKNOWLEDGE):
+    if opcode not in (READ_REQUEST, ACKNOWLEDGE, ATOMIC_ANSWER, SWAP_REQUEST, ADD_REQUEST):
         out += bytes([2 if opcode in FULL else size])
     if opcode in HAS_RETH:
         out += struct.pack(">BHH", *reth)
+    if opcode in (SWAP_REQUEST, ADD_REQUEST):
+        out += struct.pack(">BHHB", *reth, 0)  # key, offset, operand, compare
     if opcode in HAS_AETH:
         out += bytes(aeth)
+    if opcode in (SEND_LAST_INV, SEND_ONLY_INV):
+        out += bytes([key])
     return out
 
 
@@ -178,6 +184,19 @@ def queue_pair_seeds():
                   COMPLETIONS,
         "states": setup() + post_send(SEND) + RECEIVE + bytes([MODIFY, 0]) + COMPLETIONS + bytes([MODIFY, 3]) +
                   RECEIVE + packet(0x04) + SEND_ALL + bytes([MODIFY, 1]) + packet(0x04),
+        "atomic-responder": setup() + (packet(ADD_REQUEST, reth=(0, 8, 5)) + packet(SWAP_REQUEST, reth=(0, 8, 9)) +
+                                       packet(ADD_REQUEST, -1, reth=(0, 8, 5)) + SEND_ALL) * 2,
+        "atomic-refused": setup() + packet(ADD_REQUEST, reth=(0, 4, 1)) + SEND_ALL + packet(ADD_REQUEST) + SEND_ALL,
+        "atomic-requester": setup() + post_send(FETCH_ADD) + post_send(COMPARE_SWAP) + post_send(WRITE, 3, 8) +
+                            SEND_ALL + packet(ATOMIC_ANSWER, -1) + packet(ATOMIC_ANSWER) + SEND_ALL +
+                            packet(ACKNOWLEDGE) + COMPLETIONS,
+        "atomic-answer-to-read": setup() + post_send(READ) + SEND_ALL + packet(ATOMIC_ANSWER) + COMPLETIONS,
+        "invalidate": setup() + RECEIVE * 2 + packet(SEND_ONLY_INV) + packet(SEND_ONLY_INV) + SEND_ALL + COMPLETIONS,
+        "local": setup() + post_send(SEND_INV) + post_send(LOCAL_INV) + SEND_ALL + packet(ACKNOWLEDGE) + SEND_ALL +
+                 post_send(BIND) + SEND_ALL + COMPLETIONS,
+        "drain": setup() + post_send(WRITE) + bytes([TRANSMIT, 0, 0]) + bytes([MODIFY, 0xF0]) + post_send(SEND) +
+                 SEND_ALL + packet(ACKNOWLEDGE) + SEND_ALL + bytes([MODIFY, 0xF1]) + SEND_ALL + packet(ACKNOWLEDGE) +
+                 COMPLETIONS,
         "raw": setup() + bytes([RAW_PACKET, 5]) +
                bytes([0x11, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x11, 0, 0xFF, 0xFF, 0, 0x1F, 0, 0, 1, 0, 0, 0, 0]) + COMPLETIONS,
     }

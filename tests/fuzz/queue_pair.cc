@@ -36,7 +36,7 @@ enum class Command : std::uint8_t {
 constexpr PdId domain{1};
 constexpr Qpn our_qpn{0x11}, peer_qpn{0x22};
 constexpr std::uint32_t mtu = 256;
-constexpr Key local_key{1}, open_key{2}, read_only_key{3}, foreign_key{4};
+constexpr Key local_key{1}, open_key{2}, read_only_key{3}, foreign_key{4}, window_key{5};
 constexpr std::uint64_t local_address = 0x1000, open_address = 0xFFFF'FFFF'FFFF'F800,
                         read_only_address = 0x20000;
 constexpr std::uint32_t region_bytes = 2048;
@@ -52,6 +52,7 @@ class Harness {
     memory_.add({domain, open_key, open_address, blank, open_access});
     memory_.add({domain, read_only_key, read_only_address, read_only_, Access::remote_read});
     memory_.add({PdId{2}, foreign_key, 0, blank, open_access});
+    memory_.add({domain, window_key, 0, {}, Access::none, true});
     flags_ = input_.u8();
     peer_psn_ = Psn{input_.u24()};
     our_psn_ = Psn{input_.u16() * 256u};
@@ -67,7 +68,8 @@ class Harness {
   }
 
  private:
-  static constexpr Access open_access = Access::local_write | Access::remote_write | Access::remote_read;
+  static constexpr Access open_access =
+      Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
 
   proto::QpSetup setup() {
     proto::QpSetup setup;
@@ -117,9 +119,10 @@ class Harness {
     qp_.handle_packet(now_, *view);
     const wire::Kind kind = view->info->kind;
     const bool fits = wire::payload_fits(*view->info, view->payload.size(), mtu);
-    const bool may_write = fits && kind == wire::Kind::write;
+    const bool may_write = fits && (kind == wire::Kind::write || kind == wire::Kind::atomic_request);
     const bool may_deliver = fits && ((kind == wire::Kind::send && receives_.has_any()) ||
-                                      (kind == wire::Kind::read_response && sends_.has_read()));
+                                      (kind == wire::Kind::read_response && sends_.has_read()) ||
+                                      (kind == wire::Kind::atomic_acknowledge && sends_.has_read()));
     BEELINE_CHECK(may_write || bytes_of(open_key) == open);
     BEELINE_CHECK(may_deliver || bytes_of(local_key) == local);
   }
@@ -164,7 +167,13 @@ class Harness {
     headers.bth.solicited = (bits & 2) != 0;
     headers.bth.psn = (row.is_request() ? peer_psn_ : our_psn_) + static_cast<std::uint32_t>(difference);
     if (row.has_reth) headers.reth = made_up_reth();
+    if (row.has_atomic_eth) {
+      const wire::Reth place = made_up_reth();
+      headers.atomic = {place.address, place.rkey, place.length, input_.u8()};
+    }
     if (row.has_aeth) headers.aeth = {input_.u8(), input_.u8()};
+    if (row.has_atomic_ack_eth) headers.atomic_before = UINT64_MAX;
+    if (row.has_ieth) headers.invalidate = input_.u8() % 2 == 0 ? window_key : open_key;
     if (row.has_immediate) headers.immediate = 0xABCD;
     if (row.is_request() && difference == 0) advance_peer(row, headers.reth.length);
 
@@ -207,9 +216,14 @@ class Harness {
 
   void post_send() {
     const std::uint8_t opcode = input_.u8(), bits = input_.u8();
-    const std::uint32_t length = input_.u16() % 2048;
+    std::uint32_t length = input_.u16() % 2048;
     proto::SendWr request;
-    request.opcode = static_cast<proto::WrOpcode>(opcode % 5);
+    request.opcode = static_cast<proto::WrOpcode>(opcode % 10);
+    const bool is_atomic =
+        request.opcode == proto::WrOpcode::compare_swap || request.opcode == proto::WrOpcode::fetch_add;
+    const bool is_local =
+        request.opcode == proto::WrOpcode::local_inv || request.opcode == proto::WrOpcode::bind_mw;
+    if (is_atomic && (bits & 64) == 0) length = 8;
     request.signaled = (bits & 1) != 0;
     request.fence = (bits & 2) != 0;
     request.inline_data = (bits & 4) != 0;
@@ -223,10 +237,13 @@ class Harness {
       const auto address = reinterpret_cast<std::uintptr_t>(inline_bytes.data());
       sges = {{address, length, Key{}}};
     }
-    request.sges = sges;
+    const proto::WindowBind bind;  // of no window that there is
+    if (!is_local || (bits & 64) != 0) request.sges = sges;
+    if ((bits & 128) == 0) request.bind = &bind;
+    request.invalidate = window_key;
     const bool is_read = request.opcode == proto::WrOpcode::read;
     const bool watch = is_read && !sends_.has_read();
-    request.wr_id = sends_.posted(request.signaled, is_read);
+    request.wr_id = sends_.posted(request.signaled, is_read || is_atomic);
     if (qp_.post_send(now_, request) != proto::PostResult::ok) return sends_.take_back();
     if (watch) watch_read(request.wr_id, sges);
   }
@@ -337,6 +354,7 @@ class Harness {
 
   void modify() {
     const std::uint8_t choice = input_.u8();
+    if (choice >= 0xF0) return enter(choice % 2 == 0 ? QpState::sqd : QpState::rts);
     if (choice % 2 == 0) return enter(QpState::err);
     enter(QpState::err);
     poll();
@@ -386,6 +404,7 @@ class Harness {
   void toggle_region() {
     Access& access = memory_.find(open_key)->access;
     access = access == Access::none ? open_access : Access::none;
+    memory_.find(window_key)->invalid = false;
   }
 
   // In the end everything that was posted is accounted for.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <set>
 
 #include "support/vector_memory.h"
@@ -27,6 +28,8 @@ Key nth_key(std::uint32_t base, std::size_t i) { return Key{base + static_cast<s
 
 proto::WrOpcode work_request_opcode(const wire::OpcodeInfo& row) {
   if (row.kind == wire::Kind::read_request) return proto::WrOpcode::read;
+  if (row.opcode == wire::Opcode::rc_compare_swap) return proto::WrOpcode::compare_swap;
+  if (row.opcode == wire::Opcode::rc_fetch_add) return proto::WrOpcode::fetch_add;
   return row.kind == wire::Kind::write ? proto::WrOpcode::write : proto::WrOpcode::send;
 }
 
@@ -79,7 +82,7 @@ class Player {
     namespace attr = proto::attr;
     proto::QpAttr a;
     a.path_mtu_bytes = path_mtu_bytes;
-    a.access = Access::local_write | Access::remote_write | Access::remote_read;
+    a.access = Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
     a.destination = qp_.qpn();  // session.h: both ends have the same number
     a.rq_psn = first_psn(peer_messages_);
     a.sq_psn = first_psn(our_messages_);
@@ -103,8 +106,8 @@ class Player {
   void prepare_memory() {
     for (std::size_t i = 0; i < our_messages_.size(); ++i) {
       const Message& message = our_messages_[i];
-      const bool read = message.info->kind == wire::Kind::read_request;
-      auto bytes = read ? std::vector<std::byte>(message.headers.reth.length) : message.payload;
+      const bool read = brings_data(message);
+      auto bytes = read ? std::vector<std::byte>(message.payload.size()) : message.payload;
       memory_.add({domain, nth_key(local_key, i), local_base + i * local_stride, std::move(bytes),
                    read ? Access::local_write : Access::none});
     }
@@ -113,6 +116,27 @@ class Player {
                    std::vector<std::byte>(receive_bytes), Access::local_write});
     for (const Message& message : peer_messages_)
       if (message.info->has_reth) expose(message);
+    expose_cells();
+  }
+
+  // Every atomic of perftest goes to a cell of its own, of one region.
+  void expose_cells() {
+    std::uint64_t first = UINT64_MAX, last = 0;
+    for (const Message& message : peer_messages_) {
+      if (message.info->kind != wire::Kind::atomic_request) continue;
+      first = std::min(first, message.headers.atomic.address);
+      last = std::max(last, message.headers.atomic.address);
+    }
+    for (const Message& message : peer_messages_) {
+      if (message.info->kind != wire::Kind::atomic_request) continue;
+      const wire::AtomicEth& atomic = message.headers.atomic;
+      if (memory_.find(atomic.rkey) == nullptr)
+        memory_.add({domain, atomic.rkey, first,
+                     std::vector<std::byte>(last - first + message.payload.size()),
+                     Access::remote_atomic | Access::remote_write | Access::remote_read});
+      ASSERT_EQ(memory_.write(domain, atomic.rkey, atomic.address, message.payload, Access::remote_write),
+                proto::MemoryStatus::ok);
+    }
   }
 
   void expose(const Message& message) {
@@ -145,6 +169,12 @@ class Player {
     request.remote_address = message.headers.reth.address;
     request.rkey = message.headers.reth.rkey;
     request.sges = {&sge, 1};
+    if (message.info->has_atomic_eth) {
+      request.remote_address = message.headers.atomic.address;
+      request.rkey = message.headers.atomic.rkey;
+      request.compare = message.headers.atomic.compare;
+      request.swap_or_add = message.headers.atomic.swap_or_add;
+    }
     ASSERT_EQ(qp_.post_send(now_, request), proto::PostResult::ok);
   }
 
@@ -192,11 +222,19 @@ class Player {
 
   void finish() {
     for (std::size_t i = 0; i < our_messages_.size(); ++i)
-      if (our_messages_[i].info->kind == wire::Kind::read_request)
+      if (brings_data(our_messages_[i]))
         result_.read_data.push_back(memory_.find(nth_key(local_key, i))->bytes);
     for (const Message& message : peer_messages_)
       if (message.info->kind == wire::Kind::write)
         result_.written_by_peer = memory_.find(message.headers.reth.rkey)->bytes;
+    for (const Message& message : peer_messages_) {
+      if (message.info->kind != wire::Kind::atomic_request) continue;
+      std::array<std::byte, sizeof(std::uint64_t)> cell{};
+      const wire::AtomicEth& atomic = message.headers.atomic;
+      ASSERT_EQ(memory_.read(domain, atomic.rkey, atomic.address, cell, Access::remote_read),
+                proto::MemoryStatus::ok);
+      result_.cells.push_back(std::bit_cast<std::uint64_t>(cell));
+    }
     result_.final_state = qp_.state();
     result_.counters = qp_.counters();
   }

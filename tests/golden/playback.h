@@ -25,8 +25,9 @@ struct Playback {
   std::vector<SentPacket> responses;                // what we answered
   std::vector<proto::Completion> send_completions;  // in the order polled
   std::vector<Received> receives;
-  std::vector<std::vector<std::byte>> read_data;  // what each of our READs brought, in order
+  std::vector<std::vector<std::byte>> read_data;  // what each of our READs and atomics brought, in order
   std::vector<std::byte> written_by_peer;         // the region that the peer's WRITEs went to, at the end
+  std::vector<std::uint64_t> cells;               // where each of the peer's atomics went, at the end
   proto::QpState final_state{};
   proto::QpCounters counters;
 };

@@ -2,6 +2,7 @@
 // would hide a mistake that both make. README.md lists what may differ, and why.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ const std::vector<Part> parts{
     {"send_requester", "rxe-send.pcap", 19, Side::client},
     {"sendlat_server", "rxe-sendlat.pcap", 20, Side::server},
     {"sendlat_client", "rxe-sendlat.pcap", 20, Side::client, 1},
+    {"fetch_add_responder", "rxe-atomic_fa.pcap", 21, Side::server},
+    {"fetch_add_requester", "rxe-atomic_fa.pcap", 21, Side::client},
+    {"compare_swap_responder", "rxe-atomic_cas.pcap", 22, Side::server},
+    {"compare_swap_requester", "rxe-atomic_cas.pcap", 22, Side::client},
     {"cm_sendlat_control_server", "rxe-cm_sendlat.pcap", 25, Side::server},
     {"cm_sendlat_control_client", "rxe-cm_sendlat.pcap", 25, Side::client},
     {"cm_sendlat_server", "rxe-cm_sendlat.pcap", 26, Side::server},
@@ -62,6 +67,27 @@ std::vector<std::byte> expected_written(const std::vector<Message>& from_peer) {
   for (const Message& message : from_peer)
     if (message.info->kind == wire::Kind::write) bytes = message.payload;
   return bytes;
+}
+
+// What each of the peer's atomics left behind: every one had a cell of its own.
+std::vector<std::uint64_t> expected_cells(const std::vector<Message>& from_peer) {
+  std::vector<std::uint64_t> cells;
+  for (const Message& message : from_peer) {
+    if (message.info->kind != wire::Kind::atomic_request) continue;
+    std::uint64_t before = 0;
+    std::memcpy(&before, message.payload.data(), sizeof before);
+    const wire::AtomicEth& atomic = message.headers.atomic;
+    if (message.info->opcode == wire::Opcode::rc_fetch_add)
+      cells.push_back(before + atomic.swap_or_add);
+    else
+      cells.push_back(before == atomic.compare ? atomic.swap_or_add : before);
+  }
+  return cells;
+}
+
+proto::WcOpcode completion_opcode(wire::Opcode request) {
+  if (request == wire::Opcode::rc_compare_swap) return proto::WcOpcode::compare_swap;
+  return request == wire::Opcode::rc_fetch_add ? proto::WcOpcode::fetch_add : proto::WcOpcode::read;
 }
 
 class Replay : public testing::TestWithParam<Part> {
@@ -118,11 +144,11 @@ TEST_P(Replay, EveryWorkRequestCompletesOnceInOrder) {
     EXPECT_EQ(completion.wr_id, i);
     EXPECT_EQ(completion.status, proto::WcStatus::success);
     EXPECT_EQ(completion.qpn, Qpn{GetParam().qpn});
-    if (posted[i].info->kind != wire::Kind::read_request) continue;
-    EXPECT_EQ(completion.opcode, proto::WcOpcode::read);
-    EXPECT_EQ(completion.byte_length, posted[i].headers.reth.length);
+    if (!brings_data(posted[i])) continue;
+    EXPECT_EQ(completion.opcode, completion_opcode(posted[i].info->opcode));
+    EXPECT_EQ(completion.byte_length, posted[i].payload.size());
     ASSERT_LT(reads, playback.read_data.size());
-    EXPECT_EQ(playback.read_data[reads++], posted[i].payload) << "READ " << i;
+    EXPECT_EQ(playback.read_data[reads++], posted[i].payload) << "request " << i;
   }
   EXPECT_EQ(playback.final_state, proto::QpState::rts);
 }
@@ -142,6 +168,7 @@ TEST_P(Replay, EverythingThatThePeerSentArrivedOnce) {
   }
   EXPECT_EQ(playback.receives.size(), receives);
   EXPECT_EQ(playback.written_by_peer, expected_written(from_peer));
+  EXPECT_EQ(playback.cells, expected_cells(from_peer));
   const std::size_t repeated = requests_of(session_, peer()).size() - new_requests(session_, peer()).size();
   EXPECT_EQ(playback.counters.duplicate_packets, repeated);
   EXPECT_EQ(playback.counters.out_of_sequence_packets, 0u);
@@ -160,11 +187,12 @@ TEST(ReplayControl, AChangedRecordingIsNoticed) {
     std::size_t byte;
   };
   const std::vector<Change> changes{
-      {"rxe-write.pcap", 17, wire::Kind::acknowledge, 15},    // MSN
-      {"rxe-write.pcap", 17, wire::Kind::acknowledge, 12},    // syndrome
-      {"rxe-write.pcap", 17, wire::Kind::acknowledge, 11},    // PSN
-      {"rxe-read.pcap", 18, wire::Kind::read_response, 19},   // MSN or payload
-      {"rxe-read.pcap", 18, wire::Kind::read_response, 500},  // payload
+      {"rxe-write.pcap", 17, wire::Kind::acknowledge, 15},             // MSN
+      {"rxe-write.pcap", 17, wire::Kind::acknowledge, 12},             // syndrome
+      {"rxe-write.pcap", 17, wire::Kind::acknowledge, 11},             // PSN
+      {"rxe-read.pcap", 18, wire::Kind::read_response, 19},            // MSN or payload
+      {"rxe-read.pcap", 18, wire::Kind::read_response, 500},           // payload
+      {"rxe-atomic_fa.pcap", 21, wire::Kind::atomic_acknowledge, 23},  // what memory held
   };
   for (const Change& change : changes) {
     Session session = load_session(change.file, Qpn{change.qpn});

@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -24,6 +25,17 @@ std::vector<std::byte> read_payload(const Session& session, Side reader, const E
     if (event.view.headers.bth.psn != next) continue;
     append(payload, event.view.payload);
     ++next;
+  }
+  return payload;
+}
+
+// What the responder says memory held, as this machine writes numbers.
+std::vector<std::byte> atomic_payload(const Session& session, Side from, const Event& request) {
+  std::vector<std::byte> payload(sizeof(std::uint64_t));
+  for (const Event& event : session.events) {
+    const bool answers = event.from != from && event.view.info->kind == wire::Kind::atomic_acknowledge &&
+                         event.view.headers.bth.psn == request.view.headers.bth.psn;
+    if (answers) std::memcpy(payload.data(), &event.view.headers.atomic_before, payload.size());
   }
   return payload;
 }
@@ -66,6 +78,8 @@ std::vector<Message> messages(const Session& session, Side from) {
     if (event.view.info->starts_message()) result.push_back({index, event.view.info, event.view.headers, {}});
     if (event.view.info->kind == wire::Kind::read_request)
       result.back().payload = read_payload(session, from, event);
+    else if (event.view.info->kind == wire::Kind::atomic_request)
+      result.back().payload = atomic_payload(session, from, event);
     else
       append(result.back().payload, event.view.payload);
   }

@@ -37,7 +37,7 @@ struct Message {
   std::size_t first_event = 0;
   const wire::OpcodeInfo* info = nullptr;  // of its first packet
   wire::Headers headers;                   // of its first packet
-  std::vector<std::byte> payload;          // sent; or, for a READ, what came back
+  std::vector<std::byte> payload;          // sent; or, for a READ or an atomic, what came back
 };
 
 // The RC packets of queue pair `qpn`. rxe numbered the queue pairs of client and server alike
@@ -46,6 +46,11 @@ Session load_session(const std::string& file, Qpn qpn);
 
 // Takes a datagram as its own: for tests that change one.
 void reparse(Event& event);
+
+// What came back is data.
+constexpr bool brings_data(const Message& message) {
+  return message.info->kind == wire::Kind::read_request || message.info->kind == wire::Kind::atomic_request;
+}
 
 // Indices of the events of `from` that are requests and no repetition of an earlier one.
 std::vector<std::size_t> new_requests(const Session& session, Side from);

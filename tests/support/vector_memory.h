@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "proto/types.h"
@@ -17,6 +18,8 @@ class VectorMemory final : public proto::Memory {
     std::uint64_t address = 0;
     std::vector<std::byte> bytes;
     proto::Access access = proto::Access::none;
+    bool can_be_invalidated = false;
+    bool invalid = false;
   };
 
   void add(Region region) { regions_.push_back(std::move(region)); }
@@ -32,7 +35,7 @@ class VectorMemory final : public proto::Memory {
                             proto::Access need) override {
     if (length == 0) return proto::MemoryStatus::ok;
     const Region* region = find(key);
-    if (region == nullptr) return proto::MemoryStatus::bad_key;
+    if (region == nullptr || region->invalid) return proto::MemoryStatus::bad_key;
     if (region->domain != domain) return proto::MemoryStatus::wrong_domain;
     if (!proto::allows(region->access, need)) return proto::MemoryStatus::no_permission;
     const std::uint64_t offset = address - region->address;  // wraps for an address in front of the region
@@ -55,6 +58,27 @@ class VectorMemory final : public proto::Memory {
     if (status == proto::MemoryStatus::ok && !out.empty())
       std::copy_n(at(key, address), out.size(), out.begin());
     return status;
+  }
+
+  proto::MemoryStatus atomic(PdId domain, Key key, std::uint64_t address, proto::AtomicOp operation,
+                             std::uint64_t compare, std::uint64_t swap_or_add,
+                             std::uint64_t& before) override {
+    const auto status = check(domain, key, address, sizeof before, proto::Access::remote_atomic);
+    if (status != proto::MemoryStatus::ok) return status;
+    std::memcpy(&before, &*at(key, address), sizeof before);
+    std::uint64_t after = before + swap_or_add;
+    if (operation == proto::AtomicOp::compare_swap) after = before == compare ? swap_or_add : before;
+    std::memcpy(&*at(key, address), &after, sizeof after);
+    return proto::MemoryStatus::ok;
+  }
+
+  proto::MemoryStatus invalidate(PdId domain, Qpn, Key key) override {
+    Region* region = find(key);
+    if (region == nullptr || region->invalid) return proto::MemoryStatus::bad_key;
+    if (region->domain != domain) return proto::MemoryStatus::wrong_domain;
+    if (!region->can_be_invalidated) return proto::MemoryStatus::no_permission;
+    region->invalid = true;
+    return proto::MemoryStatus::ok;
   }
 
  private:

@@ -2,12 +2,14 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "cli/commands.h"
 
 namespace {
 
 int run(int argc, char** argv) {
+  auto program = beeline::cli::cut_off_program(argc, argv);
   CLI::App app{
       "Beeline: zero-copy RoCE v2 communication, with a network card in software where there is none."};
   app.name("beeline");
@@ -16,6 +18,7 @@ int run(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  beeline devices                      which cards there are\n"
+      "  beeline run -- ib_write_bw           any RDMA program, on the software card\n"
       "  beeline perf write_bw --loopback     bandwidth between two processes of this host\n"
       "  beeline bench all_reduce --ranks 4   a collective, measured and checked\n"
       "  beeline doctor                       what is wrong with this host's RoCE network\n");
@@ -23,6 +26,7 @@ int run(int argc, char** argv) {
   beeline::cli::add_perf(app);
   beeline::cli::add_bench(app);
   beeline::cli::add_doctor(app);
+  beeline::cli::add_run(app, std::move(program));
   CLI11_PARSE(app, argc, argv);
   return 0;
 }

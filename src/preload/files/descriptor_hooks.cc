@@ -27,7 +27,8 @@ int note_duplicate(int from, int to) {
 }
 
 void forget_range(unsigned first, unsigned last) {
-  constexpr unsigned end_of_descriptors = 1u << 20;  // the kernel's default for what a process may raise it to
+  constexpr unsigned end_of_descriptors = 1u
+                                          << 20;  // the kernel's default for what a process may raise it to
   for (unsigned fd = first; fd <= std::min(last, end_of_descriptors); ++fd)
     if (is_emulated(static_cast<int>(fd))) ucma::forget(static_cast<int>(fd));
 }
@@ -63,9 +64,7 @@ BEELINE_HOOK(int, __fxstat64, int version, int fd, struct stat* out) {
 }
 
 BEELINE_HOOK(int, dup, int from) { return note_duplicate(from, BEELINE_NEXT(dup)(from)); }
-BEELINE_HOOK(int, dup2, int from, int to) {
-  return note_duplicate(from, BEELINE_NEXT(dup2)(from, to));
-}
+BEELINE_HOOK(int, dup2, int from, int to) { return note_duplicate(from, BEELINE_NEXT(dup2)(from, to)); }
 BEELINE_HOOK(int, dup3, int from, int to, int flags) {
   return note_duplicate(from, BEELINE_NEXT(dup3)(from, to, flags));
 }

@@ -68,6 +68,16 @@ BEELINE_HOOK(ssize_t, __readlink_chk, const char* path, char* out, std::size_t b
   return BEELINE_NEXT(__readlink_chk)(Path(path), out, bytes, room);
 }
 
+// What `ls -l` asks.
+BEELINE_HOOK(ssize_t, getxattr, const char* path, const char* name, void* out, std::size_t bytes) {
+  return BEELINE_NEXT(getxattr)(Path(path), name, out, bytes);
+}
+BEELINE_HOOK(ssize_t, lgetxattr, const char* path, const char* name, void* out, std::size_t bytes) {
+  return BEELINE_NEXT(lgetxattr)(Path(path), name, out, bytes);
+}
+// Relative paths then lead into the tree by themselves.
+BEELINE_HOOK(int, chdir, const char* path) { return BEELINE_NEXT(chdir)(Path(path)); }
+
 BEELINE_HOOK(char*, realpath, const char* path, char* out) {
   return hide_tree(BEELINE_NEXT(realpath)(Path(path), out));
 }

@@ -20,14 +20,14 @@ bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE
 
 }  // namespace
 
-#define BEELINE_READ_MODE(mode, last)       \
-  mode_t mode = 0;                          \
-  if (takes_mode(flags)) {                  \
-    va_list arguments;                      \
-    va_start(arguments, last);              \
-    mode = va_arg(arguments, mode_t);       \
-    va_end(arguments);                      \
-  }                                         \
+#define BEELINE_READ_MODE(mode, last) \
+  mode_t mode = 0;                    \
+  if (takes_mode(flags)) {            \
+    va_list arguments;                \
+    va_start(arguments, last);        \
+    mode = va_arg(arguments, mode_t); \
+    va_end(arguments);                \
+  }                                   \
   if (means_connection_manager(path)) return ucma::open_device(flags)
 
 BEELINE_HOOK(int, open, const char* path, int flags, ...) {

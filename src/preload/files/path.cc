@@ -71,8 +71,7 @@ bool means_connection_manager(const char* path) {
   using ReadLink = ssize_t (*)(const char*, char*, std::size_t);
   const Path own(path);
   if (own == path) return false;
-  const ssize_t length =
-      reinterpret_cast<ReadLink>(next(Function::f_readlink))(own, target, sizeof target);
+  const ssize_t length = reinterpret_cast<ReadLink>(next(Function::f_readlink))(own, target, sizeof target);
   return length > 0 && std::string_view(target, static_cast<std::size_t>(length)) == "/dev/null";
 }
 

@@ -18,7 +18,7 @@ extern "C" {
 [[gnu::visibility("hidden")]] extern const char _end[];
 [[gnu::visibility("hidden")]] void* beeline_next_dlopen = nullptr;
 [[gnu::visibility("hidden"), gnu::used]] const char* beeline_dlopen_path(const char* path, int flags,
-                                                                        const void* caller);
+                                                                         const void* caller);
 }
 
 namespace {
@@ -59,8 +59,8 @@ __asm__(
     ".type dlopen, @function\n"
     "dlopen:\n"
     "  endbr64\n"
-    "  push %rsi\n"              // the flags; and the stack is aligned for a call
-    "  mov 8(%rsp), %rdx\n"      // where the caller goes on
+    "  push %rsi\n"          // the flags; and the stack is aligned for a call
+    "  mov 8(%rsp), %rdx\n"  // where the caller goes on
     "  call beeline_dlopen_path\n"
     "  pop %rsi\n"
     "  mov %rax, %rdi\n"

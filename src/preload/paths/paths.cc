@@ -8,8 +8,8 @@ namespace {
 
 // Whole directories: nothing of the machine may be hidden by them, so the tree links what it has there.
 constexpr std::array<std::string_view, 7> redirected = {
-    "/sys/class/infiniband",     "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad",
-    "/sys/class/infiniband_cm",  "/sys/class/misc/rdma_cm",     "/sys/devices/virtual/beeline",
+    "/sys/class/infiniband",    "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad",
+    "/sys/class/infiniband_cm", "/sys/class/misc/rdma_cm",     "/sys/devices/virtual/beeline",
     "/dev/infiniband",
 };
 

@@ -9,17 +9,18 @@ namespace beeline::preload {
 namespace {
 
 TEST(Paths, DirectoriesOfRdmaDevicesAreRedirected) {
-  for (const char* path : {"/sys/class/infiniband", "/sys/class/infiniband/", "/sys/class/infiniband/bee0/ports/1",
-                           "/sys/class/infiniband_verbs/abi_version", "/sys/class/misc/rdma_cm/abi_version",
-                           "/dev/infiniband", "/dev/infiniband/bee0", "/sys/devices/virtual/beeline/bee0"})
+  for (const char* path :
+       {"/sys/class/infiniband", "/sys/class/infiniband/", "/sys/class/infiniband/bee0/ports/1",
+        "/sys/class/infiniband_verbs/abi_version", "/sys/class/misc/rdma_cm/abi_version", "/dev/infiniband",
+        "/dev/infiniband/bee0", "/sys/devices/virtual/beeline/bee0"})
     EXPECT_TRUE(is_redirected(path)) << path;
 }
 
 TEST(Paths, EverythingElseIsLeftAlone) {
-  for (const char* path : {"", "/", "/sys", "/sys/class", "/sys/class/net/eth0", "/sys/class/infinibandit",
-                           "/sys/class/infiniband_other", "/dev/null", "/dev/infinibands/x", "sys/class/infiniband",
-                           "/home/sys/class/infiniband", "/sys/class/misc", "/sys/class/misc/rdma_cmx",
-                           "/sysxclass/infiniband"})
+  for (const char* path :
+       {"", "/", "/sys", "/sys/class", "/sys/class/net/eth0", "/sys/class/infinibandit",
+        "/sys/class/infiniband_other", "/dev/null", "/dev/infinibands/x", "sys/class/infiniband",
+        "/home/sys/class/infiniband", "/sys/class/misc", "/sys/class/misc/rdma_cmx", "/sysxclass/infiniband"})
     EXPECT_FALSE(is_redirected(path)) << path;
 }
 
@@ -39,7 +40,8 @@ TEST(Paths, WhatDoesNotFitIsNotRedirected) {
 }
 
 TEST(Paths, ResultsDoNotShowTheTree) {
-  EXPECT_EQ(without_tree("/tmp/t", "/tmp/t/sys/devices/virtual/beeline/bee0"), "/sys/devices/virtual/beeline/bee0");
+  EXPECT_EQ(without_tree("/tmp/t", "/tmp/t/sys/devices/virtual/beeline/bee0"),
+            "/sys/devices/virtual/beeline/bee0");
   EXPECT_EQ(without_tree("/tmp/t", "/tmp/tea/sys"), "/tmp/tea/sys");
   EXPECT_EQ(without_tree("/tmp/t", "/tmp/t"), "/tmp/t");
   EXPECT_EQ(without_tree("", "/sys"), "/sys");

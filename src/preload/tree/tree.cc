@@ -34,10 +34,13 @@ class Writer {
     keep(error_);
   }
   void directory(const fs::path& path) { make_parent(path / "x"); }
-  bool has(const fs::path& path) const { return fs::symlink_status(root_ / path).type() != fs::file_type::not_found; }
+  bool has(const fs::path& path) const {
+    return fs::symlink_status(root_ / path).type() != fs::file_type::not_found;
+  }
 
   Result<void> result() const {
-    if (failed_) return fail_errno(failed_.value(), fmt::format("files for RDMA programs in {}", root_.string()));
+    if (failed_)
+      return fail_errno(failed_.value(), fmt::format("files for RDMA programs in {}", root_.string()));
     return {};
   }
 
@@ -109,19 +112,22 @@ void write_device(Writer& out, const nic::Device& device) {
 // What the machine has itself stays visible: a link for each entry that the card has no own for.
 void link_machine(Writer& out, const fs::path& machine, const fs::path& directory) {
   std::error_code error;
-  for (fs::directory_iterator entry(machine / directory, error), end; !error && entry != end; entry.increment(error))
+  for (fs::directory_iterator entry(machine / directory, error), end; !error && entry != end;
+       entry.increment(error))
     if (!out.has(directory / entry->path().filename()))
       out.link(directory / entry->path().filename(), machine / directory / entry->path().filename());
 }
 
 void write_all(Writer& out, std::span<const nic::Device> devices, const TreeOptions& options) {
-  for (const char* directory : {"sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/infiniband_mad",
-                                "sys/class/infiniband_cm", "sys/devices/virtual/beeline", "dev/infiniband"})
+  for (const char* directory :
+       {"sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/infiniband_mad",
+        "sys/class/infiniband_cm", "sys/devices/virtual/beeline", "dev/infiniband"})
     out.directory(directory);
   for (const nic::Device& device : devices) write_device(out, device);
   if (options.provider != Provider::soft) {
-    for (const char* directory : {"sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/infiniband_mad",
-                                  "sys/class/infiniband_cm", "sys/class/misc/rdma_cm", "dev/infiniband"})
+    for (const char* directory :
+         {"sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/infiniband_mad",
+          "sys/class/infiniband_cm", "sys/class/misc/rdma_cm", "dev/infiniband"})
       link_machine(out, options.machine, directory);
   }
   const std::pair<const char*, const char*> versions[] = {{"sys/class/infiniband_verbs/abi_version", "6"},

@@ -13,7 +13,7 @@
 namespace beeline::preload {
 
 struct TreeOptions {
-  std::filesystem::path where;         // an existing directory; the tree gets one of its own in it, mode 0700
+  std::filesystem::path where;  // an existing directory; the tree gets one of its own in it, mode 0700
   std::filesystem::path machine = "/";  // where the machine's own sys/ and dev/ lie
   Provider provider = Provider::automatic;
 };

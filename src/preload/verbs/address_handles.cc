@@ -67,7 +67,8 @@ std::optional<std::uint8_t> find_gid(FullProvider& provider, ibv_context* contex
     ibv_gid_entry entry{};
     const int error = provider.query_gid_ex(context, port, index, &entry);
     if (error != 0 && error != ENODATA) break;  // behind the end of the table
-    if (error == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2 && std::memcmp(&entry.gid, &gid, sizeof gid) == 0)
+    if (error == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2 &&
+        std::memcmp(&entry.gid, &gid, sizeof gid) == 0)
       return static_cast<std::uint8_t>(index);
   }
   return std::nullopt;

@@ -20,7 +20,8 @@ void acknowledge(T* object, ibv_async_event* event) {
 
 extern "C" BEELINE_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
   switch (event->event_type) {
-    case IBV_EVENT_CQ_ERR: return acknowledge(event->element.cq, event);
+    case IBV_EVENT_CQ_ERR:
+      return acknowledge(event->element.cq, event);
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
@@ -28,10 +29,14 @@ extern "C" BEELINE_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
     case IBV_EVENT_SQ_DRAINED:
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: return acknowledge(event->element.qp, event);
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return acknowledge(event->element.qp, event);
     case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED: return acknowledge(event->element.srq, event);
-    case IBV_EVENT_WQ_FATAL: return acknowledge(event->element.wq, event);
-    default: return;  // about a port or a device: nothing waits for it
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return acknowledge(event->element.srq, event);
+    case IBV_EVENT_WQ_FATAL:
+      return acknowledge(event->element.wq, event);
+    default:
+      return;  // about a port or a device: nothing waits for it
   }
 }

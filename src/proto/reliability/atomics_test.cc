@@ -17,7 +17,8 @@ TEST(AtomicRequester, SendsTheOperandsAndStoresTheAnswer) {
   const auto sent = solo.transmit();
   EXPECT_EQ(outline(sent), (Outline{{rc_compare_swap, 1000}, {rc_fetch_add, 1001}}));
   for (const TxDesc& desc : sent) {
-    EXPECT_EQ(desc.headers.atomic, (wire::AtomicEth{remote_base, Key{0x77}, 7, 5}));
+    const std::uint64_t compare = desc.headers.bth.opcode == rc_compare_swap ? 5 : 0;
+    EXPECT_EQ(desc.headers.atomic, (wire::AtomicEth{remote_base, Key{0x77}, 7, compare}));
     EXPECT_EQ(desc.payload_bytes, 0u);
     EXPECT_EQ(desc.ref_count, 0);
   }

@@ -204,7 +204,8 @@ void Requester::build_atomic(const SendRequest& request, TxDesc& desc) const {
   begin_headers(desc, request_opcode(request.opcode, wire::Position::only),
                 operations_.attributes().destination, psn_at(cursor_));
   const Operands& operands = operations_.sends().operands(cursor_.sequence);
-  desc.headers.atomic = {request.remote_address, request.rkey, operands.swap_or_add, operands.compare};
+  const std::uint64_t compare = request.opcode == WrOpcode::compare_swap ? operands.compare : 0;
+  desc.headers.atomic = {request.remote_address, request.rkey, operands.swap_or_add, compare};
 }
 
 // On the last packet of a message, every quarter of a window, and before the window closes.

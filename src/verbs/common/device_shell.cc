@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace beeline::verbs {
 namespace {
@@ -20,6 +21,9 @@ void name_device(ibv_device& device, std::string_view name) {
   device.transport_type = IBV_TRANSPORT_IB;
   copy_text(device.name, name);
   copy_text(device.dev_name, name);
+  // Where `beeline run` shows the device (preload/tree).
+  copy_text(device.dev_path, std::string("/sys/class/infiniband_verbs/").append(name));
+  copy_text(device.ibdev_path, std::string("/sys/class/infiniband/").append(name));
 }
 
 std::uint32_t mtu_bytes(ibv_mtu mtu) {

@@ -55,8 +55,8 @@ struct EndOptions {
   int cq_depth = 256;
   bool signal_all = true;
   bool shared_queue = false;
-  std::uint64_t send_operations = 0;             // of enum ibv_qp_create_send_ops_flags
-  std::function<ibv_cq*(ibv_context*)> make_cq;  // instead of a plain one
+  std::uint64_t send_operations = 0;                  // of enum ibv_qp_create_send_ops_flags
+  std::function<ibv_cq*(ibv_context*)> make_cq = {};  // instead of a plain one
 };
 
 struct ConnectOptions {
@@ -79,7 +79,8 @@ class SoftVerbs : public testing::Test {
   // To RTS, or as far as `until`.
   void connect(End& a, End& b, const ConnectOptions& options = {});
   void advance(End& end, const End& peer, ibv_qp_state until, const ConnectOptions& options = {});
-  ibv_gid gid() const { return gid_; }
+  // a_ and b_, connected.
+  void pair_of(ibv_qp_type type, const EndOptions& wanted = {}, const ConnectOptions& connection = {});
   ibv_ah_attr address_of_this_host() const;
 
   struct Card;
@@ -89,6 +90,7 @@ class SoftVerbs : public testing::Test {
   int gid_index_ = 0;
   ibv_gid gid_{};
   ibv_mtu mtu_{};
+  std::unique_ptr<End> a_, b_;
 
  public:
   SoftVerbs();

@@ -39,24 +39,40 @@ void SoftVerbs::SetUp() {
   gid_index_ = choice->index;
   gid_ = from_gid(choice->gid);
   ibv_port_attr attributes{};
-  ASSERT_EQ(ibv_query_port(context_, 1, &attributes), 0);
+  ASSERT_EQ(provider_->query_port(context_, 1, &attributes), 0);
   mtu_ = attributes.active_mtu;
 }
 
 void SoftVerbs::TearDown() {
-  if (context_ != nullptr) EXPECT_EQ(provider_->close_device(context_), 0) << "a test left objects behind";
+  a_.reset();
+  b_.reset();
+  if (context_ != nullptr) {
+    EXPECT_EQ(provider_->close_device(context_), 0) << "a test left objects behind";
+  }
   provider_.reset();
   card_.reset();
 }
 
 End::~End() {
   if (provider == nullptr) return;
-  if (qp != nullptr) EXPECT_EQ(provider->destroy_qp(qp), 0);
-  if (srq != nullptr) EXPECT_EQ(provider->destroy_srq(srq), 0);
-  if (cq != nullptr) EXPECT_EQ(provider->destroy_cq(cq), 0);
-  if (mr != nullptr) EXPECT_EQ(provider->dereg_mr(mr), 0);
-  if (ah != nullptr) EXPECT_EQ(provider->destroy_ah(ah), 0);
-  if (pd != nullptr) EXPECT_EQ(provider->dealloc_pd(pd), 0);
+  if (qp != nullptr) {
+    EXPECT_EQ(provider->destroy_qp(qp), 0);
+  }
+  if (srq != nullptr) {
+    EXPECT_EQ(provider->destroy_srq(srq), 0);
+  }
+  if (cq != nullptr) {
+    EXPECT_EQ(provider->destroy_cq(cq), 0);
+  }
+  if (mr != nullptr) {
+    EXPECT_EQ(provider->dereg_mr(mr), 0);
+  }
+  if (ah != nullptr) {
+    EXPECT_EQ(provider->destroy_ah(ah), 0);
+  }
+  if (pd != nullptr) {
+    EXPECT_EQ(provider->dealloc_pd(pd), 0);
+  }
 }
 
 int End::post_receive(std::uint64_t wr_id, std::size_t offset, std::size_t bytes) {
@@ -123,9 +139,19 @@ std::unique_ptr<End> SoftVerbs::make_end(const EndOptions& options) {
   attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
   if (options.send_operations != 0) attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   attr.send_ops_flags = options.send_operations;
-  end->qp = ibv_create_qp_ex(context_, &attr);
+  end->qp = verbs_get_ctx(context_)->create_qp_ex(context_, &attr);
   EXPECT_NE(end->qp, nullptr) << provider_->why();
   return end;
+}
+
+void SoftVerbs::pair_of(ibv_qp_type type, const EndOptions& wanted, const ConnectOptions& connection) {
+  EndOptions options = wanted;
+  options.type = type;
+  a_ = make_end(options);
+  b_ = make_end(options);
+  connect(*a_, *b_, connection);
+  // Bytes that tell their place.
+  for (std::size_t i = 0; i < a_->buffer.size(); ++i) a_->buffer[i] = static_cast<std::byte>(i * 7 + i / 256);
 }
 
 ibv_ah_attr SoftVerbs::address_of_this_host() const {
@@ -182,11 +208,11 @@ void SoftVerbs::advance(End& end, const End& peer, ibv_qp_state until, const Con
 
 void SoftVerbs::connect(End& a, End& b, const ConnectOptions& options) {
   advance(a, b, IBV_QPS_RTS, options);
-  advance(b, a, IBV_QPS_RTS, options);
+  if (&a != &b) advance(b, a, IBV_QPS_RTS, options);
   a.peer = &b;
   b.peer = &a;
   for (End* end : {&a, &b})
-    if (end->qp->qp_type == IBV_QPT_UD) {
+    if (end->qp->qp_type == IBV_QPT_UD && end->ah == nullptr) {
       ibv_ah_attr attr = address_of_this_host();
       end->ah = provider_->create_ah(end->pd, &attr);
       ASSERT_NE(end->ah, nullptr) << provider_->why();

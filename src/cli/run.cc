@@ -1,0 +1,164 @@
+// beeline run: any verbs program, on the card in software.
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "base/config.h"
+#include "cli/child_process.h"
+#include "cli/commands.h"
+#include "cli/program_file.h"
+#include "port/udp/udp_port.h"
+#include "preload/paths/paths.h"
+#include "preload/tree/tree.h"
+
+namespace beeline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// As shells have them (POSIX, "Exit Status for Commands").
+constexpr int bad_use = 2, not_executable = 126, not_found = 127;
+
+[[noreturn]] void refuse(int status, const std::string& sentence) {
+  std::fprintf(stderr, "beeline run: %s\n", sentence.c_str());
+  throw CLI::RuntimeError(status);
+}
+
+fs::path preload_library() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path library = program.parent_path().parent_path() / "lib/libbeeline-preload.so";
+  if (!fs::exists(library, error))
+    refuse(bad_use, fmt::format("{} is missing: build or install it again", library.string()));
+  if (library.string().find_first_of(" :") != std::string::npos)
+    refuse(bad_use,
+           fmt::format("the dynamic linker cannot preload {}: no blanks or colons in the path, please",
+                       library.string()));
+  // The library needs it, and without it the dynamic linker would say less clearly why nothing starts.
+  if (::dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr)
+    refuse(bad_use, "libibverbs.so.1 is not installed: install libibverbs1 (rdma-core)");
+  return library;
+}
+
+// Ours first; what was preloaded before stays.
+std::string preload_list(const fs::path& library) {
+  const char* before = std::getenv("LD_PRELOAD");
+  if (before == nullptr || *before == '\0') return library.string();
+  const std::string_view others(before);
+  if (others.substr(0, others.find_first_of(" :")) == library.string()) return std::string(others);
+  return fmt::format("{}:{}", library.string(), others);
+}
+
+// A directory that only this user can write to, else the one for everybody's temporary files.
+fs::path place_for_tree() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  struct stat status {};
+  const bool usable = runtime != nullptr && *runtime == '/' && ::stat(runtime, &status) == 0 &&
+                      S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() && ::access(runtime, W_OK) == 0;
+  return usable ? runtime : "/tmp";
+}
+
+Result<preload::Tree> make_tree(const Config& config) {
+  const fs::path where = place_for_tree();
+  preload::sweep_trees(where);
+  BEELINE_TRY(const auto interfaces, port::list_interfaces());
+  return preload::Tree::make(nic::make_devices(interfaces), {where, "/", config.provider});
+}
+
+void check_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  const ProgramFile program = look_at_program(name, path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  switch (program.state) {
+    case ProgramFile::State::runnable:
+      return;
+    case ProgramFile::State::not_found:
+      refuse(not_found, program.why);
+    case ProgramFile::State::not_executable:
+      refuse(not_executable, program.why);
+    case ProgramFile::State::cannot_preload:
+      refuse(bad_use, program.why);
+  }
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.empty()) refuse(bad_use, "which program? For example: beeline run -- ibv_devinfo");
+  check_program(words[0]);
+  const auto config = config_from_environment();
+  if (!config) refuse(bad_use, config.error().message);
+  const std::string list = preload_list(preload_library());
+
+  SignalRelay signals;  // before there is something to remove
+  std::optional<preload::Tree> tree;
+  if (config->provider != Provider::system) {
+    auto made = make_tree(*config);
+    if (!made) refuse(bad_use, made.error().message);
+    tree.emplace(std::move(*made));
+    ::setenv(std::string(preload::tree_variable).c_str(), tree->path().c_str(), 1);
+  }
+  ::setenv("LD_PRELOAD", list.c_str(), 1);
+  const auto status = signals.run(words);
+  if (!status) refuse(not_executable, status.error().message);
+  return *status;
+}
+
+}  // namespace
+
+std::vector<std::string> cut_off_program(int& argc, char** argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "run") return {};
+  for (int i = 2; i < argc; ++i) {
+    const bool separator = std::string_view(argv[i]) == "--";
+    if (!separator && argv[i][0] == '-') continue;
+    std::vector<std::string> words(argv + i + (separator ? 1 : 0), argv + argc);
+    argc = i;
+    return words;
+  }
+  return {};
+}
+
+void add_run(CLI::App& app, std::vector<std::string> program) {
+  auto* command = app.add_subcommand("run", "Run any RDMA program on the software card");
+  command->footer(
+      "Runs PROGRAM, unmodified, with bee0, bee1, … as RDMA devices: one per network interface with an\n"
+      "address, the machine's own RDMA devices before them. No root, no kernel module.\n"
+      "\n"
+      "Usage: beeline run [--print-env] [--] PROGRAM [ARGUMENT ...]\n"
+      "\n"
+      "How: libbeeline-preload.so is preloaded (LD_PRELOAD). It stands before libibverbs, and before libc "
+      "where\n"
+      "programs look for devices in /sys/class/infiniband and /dev/infiniband. The real libibverbs and\n"
+      "librdmacm stay in use.\n"
+      "\n"
+      "Nothing can be preloaded into set-user-ID programs and those with file capabilities, statically\n"
+      "linked ones, and ones built for musl; beeline run says so and ends with status 2.\n"
+      "\n"
+      "The exit status is the program's, 128 + N when signal N ended it, 127 when there is no such program,\n"
+      "126 when it cannot be executed. Signals are passed on. BEELINE_PROVIDER=soft hides the machine's own\n"
+      "RDMA devices.\n"
+      "\n"
+      "Examples:\n"
+      "  beeline run -- ibv_devinfo -v\n"
+      "  beeline run -- ib_write_bw -d bee0                  and on the other host\n"
+      "  beeline run -- ib_write_bw -d bee0 192.0.2.1\n"
+      "  beeline run -- ibv_rc_pingpong -d bee0 -g 0\n"
+      "  mpirun -n 2 beeline run -- ./solver                 on every host, or, for programs on this one,\n"
+      "  beeline run -- mpirun -n 2 -x LD_PRELOAD ./solver\n");
+  auto print = std::make_shared<bool>(false);
+  command->add_flag(
+      "--print-env", *print,
+      "Print the variables to set, for those who start programs in other ways. Verbs work with\n"
+      "them; files in /sys/class/infiniband are there only under beeline run");
+  command->callback([print, words = std::move(program)] {
+    if (*print) {
+      std::printf("LD_PRELOAD=%s\n", preload_list(preload_library()).c_str());
+      return;
+    }
+    if (const int status = run(words); status != 0) throw CLI::RuntimeError(status);
+  });
+}
+
+}  // namespace beeline::cli
