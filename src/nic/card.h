@@ -197,6 +197,9 @@ class Card {
   virtual proto::PostResult post_recv(QueuePair* qp, const proto::RecvWr& request) = 0;
 
   // --- queue pair 1 (management.h) ---
+  // This process's share of what is numbered host-wide (port.h).
+  virtual port::Slot slot() const = 0;
+  virtual TimePoint now() const = 0;  // the clock that agents are given
   // One agent at most; nullptr takes it away: afterwards nothing calls it any more.
   virtual void set_management_agent(ManagementAgent* agent) = 0;
   // Management datagrams to this address of a device are received from now on, and can be sent from there.
