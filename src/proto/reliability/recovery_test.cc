@@ -229,6 +229,50 @@ TEST(Recovery, TheTimerFollowsTheRoundTripAndBacksOff) {
   EXPECT_EQ(waits, (std::vector<Duration>{1ms, 2ms, 4ms, 8ms}));
 }
 
+// A long answer that comes late, after its READ was asked for again, comes twice. The second copy takes as
+// long as the first, and meanwhile nothing new arrives.
+TEST(Recovery, AnswersThatComeTwiceAreNoSilence) {
+  Solo solo;
+  constexpr std::uint32_t packets = 20;
+  solo.post(WrOpcode::read, packets * 1024, 1);
+  solo.post(WrOpcode::read, 1024, 2);
+  solo.transmit();
+  const auto respond = [&](std::uint32_t i) {
+    const auto opcode = i == 0             ? rc_read_response_first
+                        : i + 1 == packets ? rc_read_response_last
+                                           : rc_read_response_middle;
+    solo.now = solo.now + 2ms;
+    if (solo.qp.next_timeout() <= solo.now) solo.qp.handle_timeout(solo.now);
+    solo.respond(opcode, first_sent + i, 1024);
+  };
+  solo.now = solo.qp.next_timeout();
+  solo.qp.handle_timeout(solo.now);
+  EXPECT_EQ(solo.transmit().size(), 2u);
+  for (std::uint32_t i = 0; i < packets; ++i) respond(i);
+  EXPECT_EQ(solo.completions().size(), 1u);
+  for (std::uint32_t i = 0; i < packets; ++i) respond(i);
+  EXPECT_EQ(solo.qp.counters().timeouts, 1u);
+  EXPECT_EQ(solo.transmit().size(), 0u);
+}
+
+// But a peer that repeats itself for ever is given up like one that is silent.
+TEST(Recovery, RepetitionsDoNotPutOffGivingUp) {
+  Solo solo;
+  solo.post(WrOpcode::read, 1024, 1);
+  solo.post(WrOpcode::read, 1024, 2);
+  solo.transmit();
+  solo.respond(rc_read_response_only, first_sent, 1024);
+  const TimePoint start = solo.now;
+  while (solo.qp.state() == QpState::rts && solo.now - start < 100s) {
+    solo.now = solo.now + 1ms;
+    if (solo.qp.next_timeout() <= solo.now) solo.qp.handle_timeout(solo.now);
+    solo.transmit();
+    solo.respond(rc_read_response_only, first_sent, 1024);
+  }
+  EXPECT_EQ(solo.qp.state(), QpState::err);
+  EXPECT_LT(solo.now - start, 2s);
+}
+
 TEST(Recovery, ATimeoutSendsEverythingUnacknowledgedAgain) {
   Solo solo;
   solo.post(WrOpcode::send, 3 * 1024, 1);

@@ -23,6 +23,9 @@ void Requester::handle_response(TimePoint now, const wire::PacketView& packet) {
   const auto offset = operations_.can_send() ? offset_in_flight(packet.headers.bth.psn) : std::nullopt;
   if (!offset) {
     ++counters_.dropped_packets;
+    // A READ that was asked for twice is answered twice, and what we wait for comes behind that. To take this
+    // for silence would ask for everything once more, and so for ever.
+    if (operations_.can_send() && packet.info->kind == wire::Kind::read_response) timer_.heard(now);
     return;
   }
   if (packet.info->kind != wire::Kind::acknowledge) return handle_data(now, *offset, packet);

@@ -31,6 +31,10 @@ class RetransmitTimer {
   void stop() { deadline_ = TimePoint::never(); }
   // The peer acknowledged something new; `in_flight`: more is outstanding.
   void progress(TimePoint now, bool in_flight);
+  // The peer said something that brings us no further: it lives, but the time to give up runs on.
+  void heard(TimePoint now) {
+    if (running()) restart(now);
+  }
   // The deadline is over. What has passed since then is not held against the peer: a process that was
   // stopped, or had no processor, has sent nothing meanwhile.
   void expire(TimePoint now) { since_ = since_ + (now - deadline_); }
