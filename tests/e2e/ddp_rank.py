@@ -32,6 +32,7 @@ def main():
     parser.add_argument("backend")
     parser.add_argument("--unused", action="store_true", help="leave parameters out in every other step")
     parser.add_argument("--views", action="store_true", help="gradients are views of the buckets")
+    parser.add_argument("--steps", type=int, default=12)
     options = parser.parse_args()
 
     torch.use_deterministic_algorithms(True)
@@ -45,7 +46,7 @@ def main():
         gradient_as_bucket_view=options.views,
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for step in range(12):
+    for step in range(options.steps):
         x, y = torch.randn(32, 20), torch.randint(5, (32,))
         optimizer.zero_grad(set_to_none=True)
         loss = nn.functional.cross_entropy(model(x, not options.unused or step % 2 == 1), y)

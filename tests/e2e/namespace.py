@@ -2,6 +2,7 @@
 traffic on it but the test's."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,28 @@ table inet beeline_test {
 def drop_roce():
     """From now on nothing arrives on UDP 4791."""
     subprocess.run(["nft", "-f", "-"], input=DROP_ROCE, text=True, check=True)
+
+
+LOSE_ROCE = """
+table inet beeline_test {{
+  counter lost {{ }}
+  chain in {{
+    type filter hook input priority 0;
+    udp dport 4791 numgen random mod 1000 < {per_mille} counter name lost drop
+  }}
+}}
+"""
+
+
+def lose_roce(per_mille):
+    """From now on so many packets in 1000 are lost on UDP 4791."""
+    subprocess.run(["nft", "-f", "-"], input=LOSE_ROCE.format(per_mille=per_mille), text=True, check=True)
+
+
+def lost_packets():
+    words = ["nft", "list", "counter", "inet", "beeline_test", "lost"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return int(re.search(r"packets (\d+)", said).group(1))
 
 
 def drop_nothing():

@@ -130,12 +130,18 @@ class Vanished(unittest.TestCase):
             took_s = member.ended_at - vanished_at
             late = "" if took_s <= NAMED_WITHIN_S else f", later than {NAMED_WITHIN_S} s: is this machine loaded?"
             print(f"rank {member.rank} after {took_s:.1f} s{late}: {error[:250]}", flush=True)
+        return members
 
     def drop(self, what):
         do("ip", "netns", "exec", HOSTS[1], "nft", "-f", "-", input=DROP.format(what=what), text=True)
 
     def test_cable_pulled(self):
         self.check(lambda: do("ip", "-n", HOSTS[1], "link", "set", CABLE, "down"))
+
+    def test_address_taken_away(self):
+        """The rank that lost it says so."""
+        members = self.check(lambda: do("ip", "-n", HOSTS[1], "address", "del", f"{ADDRESSES[1]}/24", "dev", CABLE))
+        self.assertIn(f"no longer has the address {ADDRESSES[1]}", members[1].output)
 
     def test_silence(self):
         self.check(lambda: self.drop("meta length > 0"))

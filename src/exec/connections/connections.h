@@ -10,6 +10,7 @@
 
 #include "exec/limits.h"
 #include "exec/message.h"
+#include "verbs/own_address.h"
 #include "verbs/verbs.h"
 
 namespace beeline::exec {
@@ -54,6 +55,9 @@ class Connections {
   Result<void> send(Rank peer, const Message& message, bool signal = false);
   Result<void> write(Rank peer, const Write& request);
 
+  // Why everybody may be silent: empty, or that our own address went away.
+  std::string own_fault() const { return own_address_.loss(); }
+
   // Hands what has completed to `listener`; how much that was.
   int poll(Listener& listener);
 
@@ -83,7 +87,11 @@ class Connections {
   };
 
   Connections(verbs::Provider& provider, const verbs::GidChoice& gid, Rank rank, int size)
-      : provider_(provider), gid_(gid), rank_(rank), peers_(static_cast<std::size_t>(size)) {}
+      : provider_(provider),
+        gid_(gid),
+        own_address_(gid.gid),
+        rank_(rank),
+        peers_(static_cast<std::size_t>(size)) {}
   static std::size_t index(Rank peer) { return static_cast<std::size_t>(peer.value); }
   Result<void> create_objects(ibv_context* context);
   Result<void> check_room(ibv_context* context, int entries_per_peer, int peer_count);
@@ -97,6 +105,7 @@ class Connections {
 
   verbs::Provider& provider_;
   verbs::GidChoice gid_;
+  verbs::OwnAddress own_address_;
   Rank rank_;
   // Destroyed from the bottom: queue pairs before what they use.
   std::vector<std::byte> slots_;

@@ -83,10 +83,11 @@ Error Progress::timed_out(Duration waited) const {
                                        whom_we_wait_for(), recorder_.last(8, monotonic_now()))};
 }
 
-// Whoever reads that a peer is gone wants to know what was under way.
+// Whoever reads that a peer is gone wants to know what was under way, and whether it is us who left.
 Error Progress::with_context(Error error) const {
-  if (error.code == Errc::peer_lost && current_)
-    error.message += fmt::format(" (rank {} was in {})", options_.rank.value, current_call());
+  if (error.code != Errc::peer_lost) return error;
+  if (const std::string fault = connections_->own_fault(); !fault.empty()) error.message += "; " + fault;
+  if (current_) error.message += fmt::format(" (rank {} was in {})", options_.rank.value, current_call());
   return error;
 }
 

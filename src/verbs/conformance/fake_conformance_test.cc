@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "verbs/conformance/conformance.h"
 #include "verbs/fake/fake_provider.h"
 
@@ -8,7 +6,7 @@ namespace {
 
 class FakeRig : public Rig {
  public:
-  explicit FakeRig(FakeOptions options) : provider_(make_fake_provider(std::move(options))) {}
+  explicit FakeRig(const FakeOptions& options) : provider_(make_fake_provider(options)) {}
   Provider& provider() override { return *provider_; }
 
  private:
