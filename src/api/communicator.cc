@@ -6,6 +6,8 @@
 #include "api/handles.h"
 #include "api/process.h"
 #include "api/status.h"
+#include "base/log.h"
+#include "nic/describe.h"
 
 namespace beeline::api {
 
@@ -62,6 +64,14 @@ beeline_status collective(beeline_comm* comm, const Request& request, beeline_wo
   });
 }
 
+// The card serves the whole process and outlives every group.
+void log_end(const beeline_comm& comm) {
+  const auto process = this_process();
+  if (!process || (*process)->card == nullptr) return;
+  logger()->debug("rank {} left its group; the process's card so far: {}", comm.rank.value,
+                  nic::describe((*process)->card->counters()));
+}
+
 void destroy(beeline_comm* comm) {
   if (comm->generation != generation()) {
     // The parent's: its threads do not exist here, and its connections are closed already.
@@ -75,6 +85,7 @@ void destroy(beeline_comm* comm) {
   if (comm->last) (void)comm->last->wait(for_ever);  // its outcome was for whoever holds the work
   comm->executor.reset();
   strike_off(comm->group.get());
+  log_end(*comm);
   delete comm;
 }
 

@@ -9,6 +9,7 @@
 #include "api/process.h"
 #include "api/status.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 namespace beeline::api {
 namespace {
@@ -146,6 +147,8 @@ Result<void> create(const beeline_comm_options* given, beeline_comm** out) {
          fmt::format("{}: {}", comm->group->describe(comm->rank), connected.error().message)});
     return connected;
   }
+  logger()->debug("group '{}' formed: {} of {}, on device {}", plan.group.name,
+                  comm->group->describe(comm->rank), comm->size, comm->device);
   *out = comm.release();
   return {};
 }

@@ -1,6 +1,7 @@
 #include "api/process.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +10,9 @@
 
 #include "api/engine.h"
 #include "base/log.h"
+#include "base/unknown_variables.h"
+
+extern char** environ;
 
 namespace beeline::api {
 namespace {
@@ -51,6 +55,7 @@ Result<std::unique_ptr<Process>> make_process() {
   auto process = std::make_unique<Process>();
   BEELINE_TRY(process->config, config_from_environment());
   set_log_level(process->config.log_level);
+  for (const auto& variable : unknown_variables(environ)) logger()->warn("{}", variable.warning);
   BEELINE_TRY(auto engine, make_engine(process->config));
   process->card = std::move(engine.card);
   process->provider = std::move(engine.provider);

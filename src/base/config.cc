@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/byte_count.h"
+
 namespace beeline {
 namespace {
 
@@ -79,7 +81,11 @@ Result<void> set_log(Config& config, std::string_view name, const std::string& t
 }
 
 Result<void> set_inflight(Config& config, std::string_view name, const std::string& text) {
-  BEELINE_TRY(config.inflight_bytes, parse_number(name, text));
+  const auto bytes = parse_byte_count(text);
+  if (!bytes)
+    return fail(Errc::invalid_argument, "{}={}: give a number of bytes, or one with K, M or G behind it",
+                name, text);
+  config.inflight_bytes = *bytes;
   return {};
 }
 
@@ -106,7 +112,7 @@ constexpr Row rows[] = {
     {{"BEELINE_DEVICE", "a device name", "device where none is named"}, set_device},
     {{"BEELINE_GID_INDEX", "0 … 255", "GID index on that device"}, set_gid_index},
     {{"BEELINE_LOG", "trace … off", "what goes to standard error"}, set_log},
-    {{"BEELINE_INFLIGHT_BYTES", "bytes", "unacknowledged payload per process"}, set_inflight},
+    {{"BEELINE_INFLIGHT_BYTES", "bytes, also 64K, 1M", "unacknowledged payload per process"}, set_inflight},
     {{"BEELINE_TIMEOUT", "seconds", "how long a collective may take"}, set_timeout},
     {{"BEELINE_WARN_AFTER", "seconds", "when a late peer is named in a warning"}, set_warn_after},
 };

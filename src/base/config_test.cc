@@ -31,7 +31,7 @@ TEST(Config, EveryVariableOfTheTableIsRead) {
                              {"BEELINE_DEVICE", "bee1"},
                              {"BEELINE_GID_INDEX", "3"},
                              {"BEELINE_LOG", "debug"},
-                             {"BEELINE_INFLIGHT_BYTES", "65536"},
+                             {"BEELINE_INFLIGHT_BYTES", "64K"},
                              {"BEELINE_TIMEOUT", "2.5"},
                              {"BEELINE_WARN_AFTER", "1"}});
   ASSERT_TRUE(config) << config.error().message;
@@ -56,7 +56,7 @@ TEST(Config, AnEmptyVariableCountsAsUnset) {
 TEST(Config, ABadValueIsNamedWithItsVariable) {
   const std::pair<std::string, std::string> bad[] = {
       {"BEELINE_LANE", "local"},      {"BEELINE_PROVIDER", "mlx5"}, {"BEELINE_GID_INDEX", "-1"},
-      {"BEELINE_GID_INDEX", "256"},   {"BEELINE_LOG", "loud"},      {"BEELINE_INFLIGHT_BYTES", "1k"},
+      {"BEELINE_GID_INDEX", "256"},   {"BEELINE_LOG", "loud"},      {"BEELINE_INFLIGHT_BYTES", "1X"},
       {"BEELINE_TIMEOUT", "0"},       {"BEELINE_TIMEOUT", "nan"},   {"BEELINE_TIMEOUT", "1e30"},
       {"BEELINE_WARN_AFTER", "soon"}, {"BEELINE_ICRC", "lax"},
   };

@@ -131,6 +131,18 @@ says '^beeline: --json /nonexistent/x'
 expect 1 "bad environment" env BEELINE_LOG=loud "$beeline" devices
 says '^beeline: BEELINE_LOG=loud'
 
+# A mistyped variable is named, once, though a second process starts; the log tells how a good run came about.
+expect 0 "unknown variable" env BEELINE_TIMOUT=3 "$beeline" perf write_bw --loopback -n 20
+says 'there is no variable BEELINE_TIMOUT, so it changes nothing; did you mean BEELINE_TIMEOUT\?'
+expect 0 "debug log" env BEELINE_LOG=debug "$beeline" perf write_bw --loopback -n 20 -d bee0
+for line in 'device bee0: the one that was named' 'GID [0-9]+ of bee0, .*: the best of' 'UDP port 4791 opened on ' \
+  'queue pair 0x[0-9a-f]+ connected to 0x[0-9a-f]+: GID .*, path MTU [0-9]+' 'the card, as it ends: [0-9]+ packets'; do
+  grep -Eq -- "$line" "$work/err" || fail "debug log: no '$line' on standard error"
+done
+[ "$(grep -c . "$work/err")" -lt 40 ] || fail "debug log: a line for more than every object"
+expect 0 "debug log of bench" env BEELINE_LOG=debug "$beeline" bench all_reduce --ranks 2 -e 1K -n 1
+grep -Eq "group 'bench' formed: rank 1 " "$work/err" || fail "debug log of bench: no group"
+
 # The doctor. What it finds depends on the machine, so only its manners are looked at here.
 doctor() {
   what=$1

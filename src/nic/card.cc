@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "nic/card_impl.h"
+#include "nic/describe.h"
 
 namespace beeline::nic {
 namespace {
@@ -36,6 +38,8 @@ CardImpl::CardImpl(const Config& config, std::unique_ptr<port::Port> port,
 CardImpl::~CardImpl() {
   if (abandoned_) return;
   thread_.reset();
+  if (const CardCounters counted = counters(); counted.received + counted.sent != 0)
+    logger()->debug("the card, as it ends: {}", describe(counted));
   while (!queue_pairs_.empty()) (void)destroy_qp(queue_pairs_.begin()->first);
 }
 

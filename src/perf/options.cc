@@ -1,7 +1,8 @@
 #include "perf/options.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/byte_count.h"
 
 namespace beeline::perf {
 namespace {
@@ -51,20 +52,11 @@ Result<void> check_plan(const Plan& plan) {
 }
 
 Result<std::uint64_t> parse_size(std::string_view text) {
-  std::uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  unsigned shift = 0;
-  if (stop + 1 == end) {
-    constexpr std::string_view units = "KMG";
-    const auto unit = units.find(static_cast<char>(*stop & ~0x20));  // either case
-    shift = unit == std::string_view::npos ? 64 : 10 * (static_cast<unsigned>(unit) + 1);
-  }
-  const bool whole = stop == end || shift < 64;
-  if (error != std::errc{} || stop + 1 < end || !whole || value > (UINT64_MAX >> shift))
+  const auto bytes = parse_byte_count(text);
+  if (!bytes)
     return fail(Errc::invalid_argument, "-s {}: give a number of bytes, or one with K, M or G behind it",
                 text);
-  return value << shift;
+  return *bytes;
 }
 
 Result<Plan> make_plan(const Options& options) {

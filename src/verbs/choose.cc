@@ -9,6 +9,7 @@
 #include <span>
 #include <tuple>
 
+#include "base/log.h"
 #include "verbs/common/device_shell.h"
 #include "verbs/verbs.h"
 
@@ -176,6 +177,10 @@ int scope_of(const Gid& gid) { return gid.is_loopback() ? 2 : gid.is_link_local(
 // while another has one. A device that can be used, but not on that port, is better than none:
 // the caller's own question about the port names both.
 constexpr int wrong_port = 3, useless = 4;
+constexpr const char* why_chosen[useless] = {
+    "the first that is up and has a routable address",
+    "no device has a routable address; the first with a link-local one",
+    "no device has an address but loopback", "no device can be used on that port"};
 int rank_of(const DeviceSummary& device, std::uint8_t port) {
   int best = useless;
   if (!device.active) return best;
@@ -207,7 +212,10 @@ Result<Context> open_device(Provider& provider, const std::string& name, std::ui
   ibv_device* best = nullptr;
   int best_rank = useless;
   for (ibv_device* device : list) {
-    if (name == provider.get_device_name(device)) return open_one(provider, device);
+    if (name == provider.get_device_name(device)) {
+      logger()->debug("device {}: the one that was named", name);
+      return open_one(provider, device);
+    }
     for (DeviceSummary& summary : summarize(provider, device)) {
       const int rank = rank_of(summary, port);
       if (rank < best_rank) {
@@ -217,7 +225,11 @@ Result<Context> open_device(Provider& provider, const std::string& name, std::ui
       seen.push_back(std::move(summary));
     }
   }
-  if (name.empty() && best != nullptr) return open_one(provider, best);
+  if (name.empty() && best != nullptr) {
+    logger()->debug("device {}: {}; {}", provider.get_device_name(best), why_chosen[best_rank],
+                    list_names(seen));
+    return open_one(provider, best);
+  }
   if (name.empty())
     return fail(Errc::not_found, "no usable RDMA device (up, with an address); {}", list_names(seen));
   return fail(Errc::not_found, "no RDMA device {}; {}", name, list_names(seen));
@@ -240,7 +252,11 @@ Result<GidChoice> choose_gid(Provider& provider, ibv_context* context, std::uint
     return fail(Errc::not_found, "device {} has no RoCE v2 GID: give its interface an address", device);
   if (wanted) {
     for (const Slot& slot : slots)
-      if (slot.index == *wanted) return GidChoice{slot.index, slot.gid};
+      if (slot.index == *wanted) {
+        logger()->debug("GID {} of {}, {}: the index that was named", slot.index, device,
+                        to_string(slot.gid));
+        return GidChoice{slot.index, slot.gid};
+      }
     std::string there;
     for (const Slot& slot : slots) there += fmt::format(" {} ({})", slot.index, to_string(slot.gid));
     return fail(Errc::not_found, "device {} has no RoCE v2 GID at index {}; there are:{}", device, *wanted,
@@ -249,6 +265,12 @@ Result<GidChoice> choose_gid(Provider& provider, ibv_context* context, std::uint
   const auto best = std::min_element(slots.begin(), slots.end(), [&](const Slot& a, const Slot& b) {
     return distance(a.gid, peer) < distance(b.gid, peer);
   });
+  logger()->debug("GID {} of {}, {}: {}", best->index, device, to_string(best->gid),
+                  peer
+                      ? "nearest in kind to the peer's " + to_string(*peer)
+                      : fmt::format("the best of {} (routable before loopback before link-local, IPv4 before "
+                                    "IPv6)",
+                                    slots.size()));
   return GidChoice{best->index, best->gid};
 }
 

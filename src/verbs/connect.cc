@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/log.h"
 #include "verbs/common/device_shell.h"
 #include "verbs/verbs.h"
 
@@ -83,7 +84,11 @@ Result<void> connect_rc(Provider& provider, ibv_qp* qp, const QpAddress& local, 
   const std::string ends = fmt::format("{} -> {}", to_string(local.gid), to_string(remote.gid));
   BEELINE_TRY_VOID(to_init(provider, qp, options, ends));
   BEELINE_TRY_VOID(to_rtr(provider, qp, local, remote, options, ends));
-  return to_rts(provider, qp, local, remote, options, ends);
+  BEELINE_TRY_VOID(to_rts(provider, qp, local, remote, options, ends));
+  logger()->debug("queue pair 0x{:06x} connected to 0x{:06x}: GID {}, path MTU {}, PSN 0x{:06x} and 0x{:06x}",
+                  local.qpn, remote.qpn, ends, std::min(local.mtu_bytes, remote.mtu_bytes), local.psn,
+                  remote.psn);
+  return {};
 }
 
 }  // namespace beeline::verbs

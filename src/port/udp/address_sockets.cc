@@ -28,6 +28,8 @@ Result<std::unique_ptr<AddressSockets>> AddressSockets::open(const IpAddress& ad
     BEELINE_TRY(raw, open_raw_socket(address, own));
     BEELINE_TRY_VOID(drop_what_the_raw_socket_takes(data.get(), own));
   }
+  logger()->debug("UDP port {} opened on {}, as slot {}{}", roce_port, to_string(address), own.value,
+                  raw ? ", with a raw socket that shows IP headers" : "");
   return std::unique_ptr<AddressSockets>(
       new AddressSockets(address, scope_id, std::move(data), std::move(raw)));
 }
