@@ -34,7 +34,6 @@ Result<void> CardImpl::destroy_cq(CompletionQueue* cq) {
   return {};
 }
 
-// The queues that a program can name live until it destroys them, which it does not do meanwhile.
 Result<void> CardImpl::resize_cq(CompletionQueue* cq, std::uint32_t depth) {
   BEELINE_TRY_VOID(check_cq_depth(depth));
   const std::lock_guard lock(mutex_);
