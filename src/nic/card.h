@@ -192,6 +192,8 @@ class Card {
   virtual proto::QpCounters qp_counters(QueuePair* qp) = 0;
   virtual proto::PostResult post_send(QueuePair* qp, const proto::SendWr& request) = 0;
   virtual proto::PostResult post_recv(QueuePair* qp, const proto::RecvWr& request) = 0;
+  // How many more send requests the queue holds: polling makes it more, only posting makes it less.
+  virtual std::size_t send_room(QueuePair* qp) = 0;
 
   // In the child of a fork: gives up all descriptors and threads; every object is dead afterwards.
   virtual void abandon_after_fork() = 0;

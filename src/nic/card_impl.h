@@ -64,6 +64,7 @@ class CardImpl final : public Card {
   proto::QpCounters qp_counters(QueuePair* qp) override;
   proto::PostResult post_send(QueuePair* qp, const proto::SendWr& request) override;
   proto::PostResult post_recv(QueuePair* qp, const proto::RecvWr& request) override;
+  std::size_t send_room(QueuePair* qp) override;
 
   void abandon_after_fork() override;
 
