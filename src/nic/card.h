@@ -195,6 +195,8 @@ class Card {
   virtual proto::QpCounters qp_counters(QueuePair* qp) = 0;
   virtual proto::PostResult post_send(QueuePair* qp, const proto::SendWr& request) = 0;
   virtual proto::PostResult post_recv(QueuePair* qp, const proto::RecvWr& request) = 0;
+  // How many more send requests the queue holds: polling makes it more, only posting makes it less.
+  virtual std::size_t send_room(QueuePair* qp) = 0;
 
   // --- queue pair 1 (management.h) ---
   // This process's share of what is numbered host-wide (port.h).

@@ -64,6 +64,7 @@ class CardImpl final : public Card {
   proto::QpCounters qp_counters(QueuePair* qp) override;
   proto::PostResult post_send(QueuePair* qp, const proto::SendWr& request) override;
   proto::PostResult post_recv(QueuePair* qp, const proto::RecvWr& request) override;
+  std::size_t send_room(QueuePair* qp) override;
 
   port::Slot slot() const override { return port_->slot(); }
   TimePoint now() const override { return port_->now(); }

@@ -191,6 +191,11 @@ proto::QpCounters CardImpl::qp_counters(QueuePair* qp) {
   return qp->protocol.counters();
 }
 
+std::size_t CardImpl::send_room(QueuePair* qp) {
+  const std::lock_guard lock(qp->mutex);
+  return qp->protocol.send_room();
+}
+
 proto::PostResult CardImpl::post_send(QueuePair* qp, const proto::SendWr& request) {
   proto::PostResult result;
   {

@@ -76,6 +76,10 @@ Qpn QueuePair::qpn() const { return parts_->operations.qpn(); }
 const QpCounters& QueuePair::counters() const { return parts_->counters; }
 void QueuePair::set_window(std::uint32_t window_bytes) { parts_->requester.set_window(window_bytes); }
 
+std::size_t QueuePair::send_room() const {
+  return parts_->operations.sends().room(parts_->operations.completions().sends());
+}
+
 PostResult QueuePair::post_send(TimePoint, const SendWr& request) {
   if (parts_->unreliable) return parts_->unreliable->post_send(request);
   return parts_->operations.post_send(request);

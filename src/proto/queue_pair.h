@@ -114,6 +114,7 @@ class QueuePair {
   void set_window(std::uint32_t window_bytes);
 
   PostResult post_send(TimePoint now, const SendWr& request);
+  std::size_t send_room() const;  // how many more the send queue holds
   PostResult post_recv(const RecvWr& request);
 
   // `packet` passed the ICRC and names this queue pair; its source was compared with

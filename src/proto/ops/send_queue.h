@@ -58,6 +58,10 @@ class SendQueue {
 
   // `unpolled`: completions of this queue that still occupy places.
   PostResult post(const SendWr& wr, std::size_t unpolled);
+  std::size_t room(std::size_t unpolled) const {
+    const std::size_t taken = ring_.size() + unpolled;
+    return taken < limits_.send_depth ? limits_.send_depth - taken : 0;
+  }
 
   std::uint64_t head() const { return ring_.head(); }
   std::uint64_t tail() const { return ring_.tail(); }

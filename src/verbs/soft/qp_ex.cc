@@ -87,7 +87,11 @@ void set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* 
 
 // What the card does not have is never among `operations`, and its builders report that like any other that
 // was not asked for.
-WorkBuilder::WorkBuilder(Qp& qp, std::uint64_t operations) : qp_(qp), operations_(operations) {
+WorkBuilder::WorkBuilder(Qp& qp, std::uint64_t operations)
+    : qp_(qp),
+      operations_(operations),
+      longest_message_(qp.service == proto::QpType::ud ? qp.owner->home->active_mtu_bytes
+                                                       : proto::max_message_bytes) {
   qp.wr_atomic_cmp_swp = compare_swap;
   qp.wr_atomic_fetch_add = fetch_add;
   qp.wr_bind_mw = bind_window;

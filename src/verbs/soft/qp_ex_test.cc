@@ -327,6 +327,43 @@ TEST_F(WrApi, TheFirstErrorUndoesTheWholeList) {
   completes();
 }
 
+TEST_F(WrApi, AListThatDoesNotFitIsNotPostedInPart) {
+  built_pair(IBV_QPT_RC);
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_SQD;  // nothing leaves: 62 of the 64 places stay taken
+  ASSERT_EQ(provider().modify_qp(a_->qp, &attr, IBV_QP_STATE), 0);
+  for (int i = 0; i < 62; ++i)
+    ASSERT_EQ(Request(IBV_WR_RDMA_WRITE, *a_, 0, 8).to(*b_).flags(IBV_SEND_SIGNALED).post(*a_), 0);
+  const auto post_three = [&] {
+    ibv_wr_start(qp_);
+    for (int i = 0; i < 3; ++i) {
+      ibv_wr_rdma_write(qp_, b_->mr->rkey, b_->address());
+      set_data(0, 8);
+    }
+    return ibv_wr_complete(qp_);
+  };
+  EXPECT_EQ(post_three(), ENOMEM);
+  attr.qp_state = IBV_QPS_RTS;
+  ASSERT_EQ(provider().modify_qp(a_->qp, &attr, IBV_QP_STATE), 0);
+  a_->wait(62);
+  EXPECT_TRUE(nothing_happened());
+  EXPECT_EQ(post_three(), 0);
+  a_->wait(3);
+}
+
+TEST_F(WrApi, AMessageThatIsTooLongUndoesTheList) {
+  built_pair(IBV_QPT_UD);
+  ibv_wr_start(qp_);
+  ibv_wr_send(qp_);
+  set_address();
+  set_data(0, 8);
+  ibv_wr_send(qp_);
+  set_address();
+  set_data(0, 4097);
+  EXPECT_EQ(ibv_wr_complete(qp_), EINVAL);
+  EXPECT_TRUE(nothing_happened());
+}
+
 TEST_F(WrApi, AnOperationThatWasNotAskedForIsAnError) {
   EndOptions options;
   options.send_operations = IBV_QP_EX_WITH_SEND;

@@ -117,7 +117,12 @@ void WorkBuilder::set_pieces(std::span<const ibv_sge> pieces) {
   if (!accepts_data()) return;
   if (pieces.size() > qp_.init.cap.max_send_sge) return fail(EINVAL);
   last()->pieces = pieces.size();
-  for (const ibv_sge& piece : pieces) pieces_.push_back({piece.addr, piece.length, Key{piece.lkey}});
+  std::uint64_t bytes = 0;
+  for (const ibv_sge& piece : pieces) {
+    bytes += piece.length;
+    pieces_.push_back({piece.addr, piece.length, Key{piece.lkey}});
+  }
+  if (bytes > longest_message_) fail(EINVAL);
 }
 
 void WorkBuilder::set_inline(std::span<const ibv_data_buf> buffers) {
@@ -136,6 +141,9 @@ int WorkBuilder::post_all() {
   if (!qp_.alive) return EINVAL;
   for (std::size_t i = 0; i < count_; ++i)
     if (qp_.service == proto::QpType::ud && !pending_[i]->has_target) return EINVAL;
+  // All or none: what else could be wrong with a request was found when it was built, and what is wrong with
+  // the queue pair is wrong for the first one.
+  if (count_ > 1 && qp_.card->send_room(qp_.pair) < count_) return ENOMEM;
   for (std::size_t i = 0; i < count_; ++i) {
     Pending& next = *pending_[i];
     proto::SendWr& wr = next.request.wr;

@@ -64,6 +64,7 @@ class WorkBuilder {
 
   Qp& qp_;
   const std::uint64_t operations_;
+  const std::uint64_t longest_message_;
   std::mutex section_;
   std::atomic<std::thread::id> inside_{};
   int error_ = 0;
