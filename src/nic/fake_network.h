@@ -203,8 +203,13 @@ inline void FakeNetwork::carry(Datagram datagram) {
 
 inline void FakeNetwork::deliver(Datagram datagram) {
   const std::uint8_t slot = datagram.bytes.size() > 5 ? load_u8(datagram.bytes.data() + 5) : 0;
-  const auto found = ports_.find(slot);
-  FakePort* to = found != ports_.end() ? found->second : ports_.empty() ? nullptr : ports_.begin()->second;
+  auto found = ports_.find(slot);
+  // What is for nobody's slot goes to whoever has the address, as in the kernel.
+  if (found == ports_.end())
+    found = std::find_if(ports_.begin(), ports_.end(), [&](const auto& entry) {
+      return entry.second->addresses_.contains(datagram.destination);
+    });
+  FakePort* const to = found == ports_.end() ? nullptr : found->second;
   if (to == nullptr || !to->addresses_.contains(datagram.destination)) return;
   to->arrived_.push_back(std::move(datagram));
   if (to->arrived_.size() > 1 && random_.chance(faults_.reorder))

@@ -1,5 +1,6 @@
 #include "nic/management.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "wire/cm/messages.h"
@@ -62,50 +63,89 @@ Verdict verdict_without_agent(Bytes bytes) {
 void Management::set_agent(ManagementAgent* agent) {
   agent_ = agent;
   unsent_.reset();
-  deadline_ = agent == nullptr ? TimePoint::never() : TimePoint{};
+  deadline_ = {};
 }
 
 void Management::take(const port::InPacket& datagram, const wire::PacketView& packet, TimePoint now) {
   const auto& headers = packet.headers;
   if (headers.bth.opcode != wire::Opcode::ud_send_only || packet.payload.size() != mad_bytes ||
-      headers.deth.qkey != wire::cm::management_qkey) {
+      headers.bth.pad_count != 0 || headers.deth.qkey != wire::cm::management_qkey) {
     ++counters_.management_odd;
     return;
   }
   ++counters_.management_received;
-  const Verdict verdict = agent_ != nullptr ? agent_->handle_mad(now, datagram.destination, datagram.source,
-                                                                 packet.payload, datagram.handed_over)
-                                            : verdict_without_agent(packet.payload);
-  if (verdict.fate == Fate::taken) deadline_ = {};  // it may have an answer
-  if (!datagram.handed_over) pass_on(datagram, packet.payload, verdict);
+  const Verdict verdict = ask(now, datagram);
+  if (datagram.handed_over) return;  // whoever passed it on has asked everybody
+  if (verdict.fate == Fate::for_slot) pass_to_slot(datagram, verdict.slot);
+  if (verdict.fate == Fate::for_everybody) place_request(now, datagram);
 }
 
-void Management::pass_on(const port::InPacket& datagram, Bytes bytes, Verdict verdict) {
-  if (verdict.fate == Fate::for_slot) {
-    const bool passed = port_.pass_on(datagram, port::Slot{verdict.slot}) > 0;
-    if (passed) return;
-    // Whoever had the connection is gone without a word: somebody must agree to its end.
-    const auto mad = wire::cm::parse(bytes);
-    const auto* dreq = mad ? std::get_if<wire::cm::Dreq>(&mad->message) : nullptr;
-    if (dreq == nullptr) return;
-    wire::cm::Drep drep;
-    drep.local_id = dreq->remote_id;
-    drep.remote_id = dreq->local_id;
-    (void)send({datagram.destination, datagram.source, wire::cm::emit({mad->transaction, 0, drep})});
-    return;
-  }
-  if (verdict.fate != Fate::for_everybody) return;
-  const auto mad = wire::cm::parse(bytes);
+// All datagrams that get here have the same layout.
+Bytes Management::mad_of(const port::InPacket& datagram) const {
+  return Bytes(datagram.bytes).last(mad_bytes + wire::icrc_bytes).first(mad_bytes);
+}
+
+Verdict Management::ask(TimePoint now, const port::InPacket& datagram) {
+  const Bytes mad = mad_of(datagram);
+  if (agent_ == nullptr) return verdict_without_agent(mad);
+  const Verdict verdict =
+      agent_->handle_mad(now, datagram.destination, datagram.source, mad, datagram.handed_over);
+  if (verdict.fate == Fate::taken) deadline_ = {};  // it may have an answer
+  return verdict;
+}
+
+void Management::pass_to_slot(const port::InPacket& datagram, std::uint8_t slot) {
+  if (port_.pass_on(datagram, port::Slot{slot}) > 0) return;
+  // Whoever had the connection is gone without a word: somebody must agree to its end.
+  const auto mad = wire::cm::parse(mad_of(datagram));
+  const auto* dreq = mad ? std::get_if<wire::cm::Dreq>(&mad->message) : nullptr;
+  if (dreq == nullptr) return;
+  wire::cm::Drep drep;
+  drep.local_id = dreq->remote_id;
+  drep.remote_id = dreq->local_id;
+  (void)send({datagram.destination, datagram.source, wire::cm::emit({mad->transaction, 0, drep})});
+}
+
+void Management::place_request(TimePoint now, const port::InPacket& datagram) {
+  const auto mad = wire::cm::parse(mad_of(datagram));
   const auto asked = mad ? asked_service(*mad) : std::nullopt;
   if (!asked) return;
   if (port_.is_served(asked->service_id)) {
     (void)port_.pass_on(datagram, std::nullopt);
     return;
   }
-  (void)send({datagram.destination, datagram.source, wire::cm::emit(asked->refusal)});
+  for (const Waiting& other : waiting_)  // repeated meanwhile
+    if (std::ranges::equal(mad_of(other.datagram), mad_of(datagram))) return;
+  if (waiting_.size() == waiting_max) return refuse(datagram);
+  Waiting& waiting = waiting_.emplace_back(
+      Waiting{now + wait_for_listener, datagram, {datagram.bytes.begin(), datagram.bytes.end()}});
+  waiting.datagram.bytes = waiting.bytes;
+  deadline_ = std::min(deadline_, now + look_again);
+}
+
+void Management::look_after_waiting(TimePoint now) {
+  std::erase_if(waiting_, [&](const Waiting& waiting) {
+    const auto asked = asked_service(*wire::cm::parse(mad_of(waiting.datagram)));
+    if (port_.is_served(asked->service_id)) {
+      if (ask(now, waiting.datagram).fate == Fate::for_everybody)
+        (void)port_.pass_on(waiting.datagram, std::nullopt);
+      return true;
+    }
+    if (now < waiting.until) return false;
+    refuse(waiting.datagram);
+    return true;
+  });
+}
+
+void Management::refuse(const port::InPacket& datagram) {
+  const auto mad = wire::cm::parse(mad_of(datagram));
+  (void)send({datagram.destination, datagram.source, wire::cm::emit(asked_service(*mad)->refusal)});
 }
 
 void Management::pump(TimePoint now) {
+  look_after_waiting(now);
+  const TimePoint again = waiting_.empty() ? TimePoint::never() : now + look_again;
+  deadline_ = again;
   if (agent_ == nullptr) return;
   if (unsent_ && !send(*unsent_)) {
     deadline_ = now + no_room_pause;
@@ -120,7 +160,7 @@ void Management::pump(TimePoint now) {
     deadline_ = now + no_room_pause;
     return;
   }
-  deadline_ = agent_->next_timeout();
+  deadline_ = std::min(again, agent_->next_timeout());
 }
 
 // False when there is no room; whatever else happens to it is as if it were lost on the way.

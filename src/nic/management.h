@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/address.h"
 #include "base/bytes.h"
@@ -56,7 +57,23 @@ class Management {
   void pump(TimePoint now);
 
  private:
-  void pass_on(const port::InPacket& datagram, Bytes mad, ManagementAgent::Verdict verdict);
+  // A request for a service that nobody serves: who asks may just be quicker than who is about to listen
+  // (perftest connects, closes its listener, and listens again). So it waits a moment before it is refused.
+  struct Waiting {
+    TimePoint until;
+    port::InPacket datagram;  // its bytes are those below
+    std::vector<std::byte> bytes;
+  };
+  static constexpr std::size_t waiting_max = 256;
+  static constexpr Duration wait_for_listener = 500ms;
+  static constexpr Duration look_again = 10ms;
+
+  Bytes mad_of(const port::InPacket& datagram) const;
+  ManagementAgent::Verdict ask(TimePoint now, const port::InPacket& datagram);
+  void pass_to_slot(const port::InPacket& datagram, std::uint8_t slot);
+  void place_request(TimePoint now, const port::InPacket& datagram);
+  void look_after_waiting(TimePoint now);
+  void refuse(const port::InPacket& datagram);
   bool send(const OutMad& mad);
 
   port::Port& port_;
@@ -65,6 +82,7 @@ class Management {
   TimePoint deadline_ = TimePoint::never();
   std::optional<OutMad> unsent_;  // there was no room for it
   std::uint32_t psn_ = 0;
+  std::vector<Waiting> waiting_;
 };
 
 }  // namespace beeline::nic

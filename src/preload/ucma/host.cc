@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <thread>
 
 #include "base/random.h"
 #include "preload/ucma/user_memory.h"
@@ -161,6 +162,19 @@ void Host::release(File& file) {
       if (const auto found = identifiers_.find(number); found != identifiers_.end()) destroy(*found->second);
   }
   card_.serve_management();
+}
+
+void Host::part() {
+  constexpr Duration patience = 2s, look_again = 2ms;
+  const TimePoint end = card_.now() + patience;
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!manager_.is_parting()) return;
+    }
+    if (card_.now() > end) return;
+    std::this_thread::sleep_for(look_again);
+  }
 }
 
 // --- addresses and ports ---

@@ -32,6 +32,10 @@ class Host final : public nic::ManagementAgent {
   // The file is closed: its identifiers are destroyed.
   void release(File& file);
 
+  // The process ends: waits a little for peers to agree to disconnections. The kernel would go on repeating
+  // them after its processes; we cannot.
+  void part();
+
   // nic::ManagementAgent
   Verdict handle_mad(TimePoint now, const IpAddress& local, const IpAddress& remote, Bytes mad,
                      bool handed_over) override;

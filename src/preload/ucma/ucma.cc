@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -96,6 +97,12 @@ bool is_get_event(Bytes command) {
   return header.cmd == RDMA_USER_CM_CMD_GET_EVENT;
 }
 
+// Registered after the engine was made, so it runs before that ends.
+void part_at_exit() {
+  const Process* const known = process.load();
+  if (known != nullptr && known->host != nullptr) known->host->part();
+}
+
 }  // namespace
 
 int open_device(int flags) {
@@ -112,6 +119,7 @@ int open_device(int flags) {
   const std::lock_guard lock(p.mutex);
   if (p.host == nullptr) {
     p.host = new Host(*running->card);
+    std::atexit(part_at_exit);
     p.host->set_file_of([](int descriptor) { return file_of(descriptor); });
   }
   p.files[fd] = std::move(file);

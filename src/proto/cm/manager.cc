@@ -227,6 +227,11 @@ std::optional<State> Manager::state(CommId id) const {
   return found->second.state;
 }
 
+bool Manager::is_parting() const {
+  return std::any_of(connections_.begin(), connections_.end(),
+                     [](const auto& entry) { return entry.second.state == State::dreq_sent; });
+}
+
 std::optional<Event> Manager::poll_event() {
   if (events_.empty()) return std::nullopt;
   Event event = std::move(events_.front());

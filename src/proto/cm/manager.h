@@ -150,6 +150,9 @@ class Manager {
   std::size_t poll_transmit(std::span<OutMessage> out);
   bool has_outgoing() const { return !outgoing_.empty(); }
 
+  // A disconnection that the peer has not agreed to yet: who ends now may leave it waiting.
+  bool is_parting() const;
+
   const ManagerCounters& counters() const { return counters_; }
   std::size_t connections() const { return connections_.size(); }
 

@@ -69,11 +69,13 @@ TEST(Manager, ConnectsAndDisconnects) {
   pair.run(1ms);
   take(*pair.b, EventKind::established);
   ASSERT_TRUE(pair.a->disconnect(pair.now, a));
+  EXPECT_TRUE(pair.a->is_parting());
   pair.run(1ms);
   take(*pair.b, EventKind::disconnected);
   EXPECT_FALSE(pair.a->poll_event()) << "the other side has not agreed yet";
   ASSERT_TRUE(pair.b->disconnect(pair.now, request.connection));
   pair.run(1ms);
+  EXPECT_FALSE(pair.a->is_parting());
   take(*pair.a, EventKind::disconnected);
   pair.run(10s);
   take(*pair.a, EventKind::timewait_exit);

@@ -15,7 +15,9 @@ namespace beeline::proto::cm {
 class RateLimit {
  public:
   RateLimit(std::uint64_t secret, std::uint32_t burst, Duration per_token)
-      : secret_(secret), per_token_(per_token), full_(per_token * burst) {}
+      : secret_(secret), per_token_(per_token), full_(per_token * burst) {
+    buckets_.fill(TimePoint{INT64_MIN / 2});
+  }
 
   // False when this source has had its share.
   bool take(const IpAddress& source, TimePoint now) {
@@ -40,7 +42,7 @@ class RateLimit {
 
   const std::uint64_t secret_;
   const Duration per_token_, full_;
-  std::array<TimePoint, bucket_count> buckets_{TimePoint{INT64_MIN / 2}};
+  std::array<TimePoint, bucket_count> buckets_;
 };
 
 }  // namespace beeline::proto::cm

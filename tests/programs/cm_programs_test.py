@@ -1,0 +1,83 @@
+"""Programs of librdmacm, and perftest's -R, unmodified: the real librdmacm over the emulated device, on one
+host and between two network namespaces."""
+
+import time
+import unittest
+from pathlib import Path
+
+from place import STEP_S, Program, free_port, on_card, places
+
+TCP, UDP = 0x0106, 0x0111
+
+
+class ConnectionManager(unittest.TestCase):
+    def await_service(self, server, space, port):
+        """A listener reserves a name in its network namespace (port/udp/service.h)."""
+        name = f"@beeline.4791.service.{space << 16 | port:016x}"
+        end = time.monotonic() + STEP_S
+        while name not in Path(f"/proc/{server.process.pid}/net/unix").read_text():
+            self.assertIsNone(server.process.poll(), server.output())
+            self.assertLess(time.monotonic(), end, f"{name} did not come\n{server.output()}")
+            time.sleep(0.02)
+
+    def play(self, server_words, client_words, space=TCP, port=None, server_ends=True):
+        """{address} and {port} stand for the server's. Returns the client's output, of the last place."""
+        for make in places():
+            place, client, number = make(), None, port or free_port()
+            fill = lambda words: [w.format(address=place.address, port=number) for w in words.split()]
+            server = Program(place.words(0, on_card(*fill(server_words))))
+            try:
+                self.await_service(server, space, number)
+                client = Program(place.words(1, on_card(*fill(client_words))))
+                status = client.wait()
+                told = f"{client_words} ({place.name})\nclient:\n{client.output()}\nserver:\n{server.output()}"
+                self.assertEqual(status, 0, told)
+                if server_ends:
+                    self.assertEqual(server.wait(), 0, told)
+                output = client.output()
+            finally:
+                server.kill()
+                if client is not None:
+                    client.kill()
+                place.close()
+        return output
+
+    def test_rping(self):
+        output = self.play("rping -s -a {address} -p {port} -v -V -C 10", "rping -c -a {address} -p {port} -v -V -C 10")
+        self.assertIn("rdma-ping-9", output)
+
+    def test_ucmatose(self):
+        self.assertIn("return status 0", self.play("ucmatose -p {port} -c 5 -C 10",
+                                                   "ucmatose -s {address} -p {port} -c 5 -C 10"))
+
+    def test_udaddy(self):
+        self.assertIn("return status 0", self.play("udaddy -p {port} -c 3 -C 10",
+                                                   "udaddy -s {address} -p {port} -c 3 -C 10", UDP))
+
+    def test_cmtime(self):
+        # Its server goes on for further clients.
+        self.assertIn("disconnect", self.play("cmtime -p {port} -c 50", "cmtime -s {address} -p {port} -c 50",
+                                              server_ends=False))
+
+    def test_rdma_server_and_client(self):
+        self.assertIn("end 0", self.play("rdma_server -p {port}", "rdma_client -s {address} -p {port}"))
+
+    def test_rsockets(self):
+        for tool in ("rstream", "riostream"):
+            with self.subTest(tool=tool):
+                self.play(f"{tool} -p {{port}} -S 4096 -C 20", f"{tool} -s {{address}} -p {{port}} -S 4096 -C 20")
+
+    def test_perftest(self):
+        for tool in ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_send_lat"):
+            with self.subTest(tool=tool):
+                self.play(f"{tool} -R -F -n 50 -p {{port}}", f"{tool} -R -F -n 50 -p {{port}} {{address}}")
+
+    def test_nobody_listens(self):
+        place = next(places())()
+        client = Program(on_card("rping", "-c", "-a", place.address, "-p", free_port(), "-C", 1))
+        self.assertNotEqual(client.wait(), 0, client.output())
+        self.assertIn("rejected", client.output().lower())
+
+
+if __name__ == "__main__":
+    unittest.main()
