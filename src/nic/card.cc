@@ -136,4 +136,15 @@ Result<void> CardImpl::deallocate_window(Key rkey) {
   return {};
 }
 
+void CardImpl::set_management_agent(ManagementAgent* agent) {
+  Engine::Exclusive(engine_).set_management_agent(agent);
+}
+
+Result<void> CardImpl::open_management(const IpAddress& local) {
+  Engine::Exclusive engine(engine_);
+  BEELINE_TRY_VOID(port_->open_address(local));
+  use_port_buffers(engine);
+  return {};
+}
+
 }  // namespace beeline::nic

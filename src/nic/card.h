@@ -52,6 +52,8 @@ struct CardCounters {
   std::uint64_t malformed = 0;      // parse errors, all kinds
   std::uint64_t no_queue_pair = 0;  // no such QPN here
   std::uint64_t wrong_peer = 0;     // not from the queue pair's peer, or not to its address
+  std::uint64_t management_received = 0, management_sent = 0;  // datagrams of queue pair 1
+  std::uint64_t management_odd = 0;                            // to queue pair 1, but none of its datagrams
   std::uint64_t sent = 0, send_faults = 0, send_no_room = 0;
   std::uint64_t wire_payload_sent = 0, wire_payload_received = 0;  // bytes, per lane: the wire
 };
@@ -76,6 +78,7 @@ enum class CardEvent : std::uint8_t {
 // call back into the card. Not called any more once destroying the object has returned.
 using EventSink = void (*)(void* cookie, CardEvent event);
 
+class ManagementAgent;
 class CompletionQueue;  // opaque
 class QueuePair;        // opaque
 class SharedQueue;      // opaque: a receive queue that several queue pairs take from
@@ -192,6 +195,17 @@ class Card {
   virtual proto::QpCounters qp_counters(QueuePair* qp) = 0;
   virtual proto::PostResult post_send(QueuePair* qp, const proto::SendWr& request) = 0;
   virtual proto::PostResult post_recv(QueuePair* qp, const proto::RecvWr& request) = 0;
+
+  // --- queue pair 1 (management.h) ---
+  // This process's share of what is numbered host-wide (port.h).
+  virtual port::Slot slot() const = 0;
+  virtual TimePoint now() const = 0;  // the clock that agents are given
+  // One agent at most; nullptr takes it away: afterwards nothing calls it any more.
+  virtual void set_management_agent(ManagementAgent* agent) = 0;
+  // Management datagrams to this address of a device are received from now on, and can be sent from there.
+  virtual Result<void> open_management(const IpAddress& local) = 0;
+  // The agent has something to send, or another next timeout.
+  virtual void serve_management() = 0;
 
   // In the child of a fork: gives up all descriptors and threads; every object is dead afterwards.
   virtual void abandon_after_fork() = 0;

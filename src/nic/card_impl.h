@@ -65,6 +65,12 @@ class CardImpl final : public Card {
   proto::PostResult post_send(QueuePair* qp, const proto::SendWr& request) override;
   proto::PostResult post_recv(QueuePair* qp, const proto::RecvWr& request) override;
 
+  port::Slot slot() const override { return port_->slot(); }
+  TimePoint now() const override { return port_->now(); }
+  void set_management_agent(ManagementAgent* agent) override;
+  Result<void> open_management(const IpAddress& local) override;
+  void serve_management() override { engine_.serve_management(); }
+
   void abandon_after_fork() override;
 
  private:

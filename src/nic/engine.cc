@@ -6,8 +6,9 @@ namespace beeline::nic {
 
 Engine::Engine(port::Port& port, RegionTable& regions)
     : port_(port),
+      management_(port, counters_),
       queue_pairs_(port.slot()),
-      receiver_(queue_pairs_, counters_),
+      receiver_(queue_pairs_, management_, counters_),
       batch_(regions, counters_) {}
 
 void Engine::Exclusive::add(QueuePair& qp) {
@@ -31,8 +32,13 @@ void Engine::serve(QueuePair& qp) {
   serve_requests();
 }
 
+void Engine::serve_management() {
+  management_requested_.store(true);
+  serve_requests();
+}
+
 void Engine::serve_requests() {
-  while (!requests_.empty() && mutex_.try_lock()) {
+  while ((!requests_.empty() || management_requested_.load()) && mutex_.try_lock()) {
     round(false);
     const TimePoint next = next_deadline();
     mutex_.unlock();
@@ -59,7 +65,7 @@ TimePoint Engine::run_round() {
     next = more ? TimePoint{} : next_deadline();
     thread_deadline_ns_.store(next.ns);
   }
-  return requests_.empty() ? next : TimePoint{};
+  return requests_.empty() && !management_requested_.load() ? next : TimePoint{};
 }
 
 // Whoever makes something due before the progress thread wakes up by itself tells it, once.
@@ -69,8 +75,8 @@ void Engine::remind_thread(TimePoint next) {
 }
 
 TimePoint Engine::next_deadline() const {
-  if (run_queue_.empty()) return timers_.soonest();
-  return std::min(stalled_until_, timers_.soonest());
+  const TimePoint next = std::min(timers_.soonest(), management_.deadline());
+  return run_queue_.empty() ? next : std::min(stalled_until_, next);
 }
 
 // True when there may be more to receive, or to send at once.
@@ -82,6 +88,7 @@ bool Engine::round(bool may_receive) {
     expire_timers(now);
   }
   take_requests();
+  pump_management(now);
   transmit(now);
   return more || (!run_queue_.empty() && now >= stalled_until_);
 }
@@ -113,6 +120,12 @@ void Engine::expire_timers(TimePoint now) {
     if (qp.protocol.counters().timeouts != answers_missed) port_.note_silence();
     run_queue_.push(qp);
   }
+}
+
+void Engine::pump_management(TimePoint now) {
+  const bool requested =
+      management_requested_.load(std::memory_order_relaxed) && management_requested_.exchange(false);
+  if (requested || management_.deadline() <= now) management_.pump(now);
 }
 
 void Engine::take_requests() {

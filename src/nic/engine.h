@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "nic/inflight_budget.h"
+#include "nic/management.h"
 #include "nic/qpn_table.h"
 #include "nic/request_stack.h"
 #include "nic/run_queue.h"
@@ -44,6 +45,7 @@ class Engine {
     void add(QueuePair& qp);
     void remove(QueuePair& qp);
     void set_inflight_bytes(std::size_t bytes) { engine_.budget_.set_total(bytes); }
+    void set_management_agent(ManagementAgent* agent) { engine_.management_.set_agent(agent); }
     const CardCounters& counters() const { return engine_.counters_; }
 
    private:
@@ -53,6 +55,8 @@ class Engine {
 
   // After a post or a modify, without any lock: sends what there is to send.
   void serve(QueuePair& qp);
+  // The agent of queue pair 1 has something to send.
+  void serve_management();
   // Somebody polls: one round, unless somebody else is at it.
   void poll();
   // True once after somebody has polled.
@@ -76,6 +80,7 @@ class Engine {
   bool receive(TimePoint now);
   bool drain_if_timers_are_due(bool more, TimePoint now);
   void expire_timers(TimePoint now);
+  void pump_management(TimePoint now);
   void take_requests();
   void transmit(TimePoint now);
   bool give_turn(std::size_t quota, TimePoint now);
@@ -88,6 +93,7 @@ class Engine {
   std::mutex mutex_;
   // Under mutex_ from here …
   CardCounters counters_;
+  Management management_;
   QpnTable queue_pairs_;
   Receiver receiver_;
   TxBatch batch_;
@@ -98,6 +104,7 @@ class Engine {
   std::array<port::InPacket, receive_batch> arrived_;
   // … to here.
   RequestStack requests_;
+  std::atomic<bool> management_requested_{false};
   std::atomic<bool> polled_{false};
   std::atomic<std::int64_t> thread_deadline_ns_{INT64_MIN};
 };

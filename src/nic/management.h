@@ -3,11 +3,14 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "base/address.h"
 #include "base/bytes.h"
 #include "base/time.h"
+#include "nic/card.h"
+#include "wire/packet.h"
 
 namespace beeline::nic {
 
@@ -37,6 +40,31 @@ class ManagementAgent {
   virtual void handle_timeout(TimePoint now) = 0;
   virtual TimePoint next_timeout() const = 0;
   virtual std::size_t poll_transmit(TimePoint now, std::span<OutMad> out) = 0;
+};
+
+// The engine's side of queue pair 1: what is no datagram for it is dropped, the agent is asked about the
+// rest, and its answers are framed. Without an agent, datagrams still find the process that they are for.
+// The caller holds the engine.
+class Management {
+ public:
+  Management(port::Port& port, CardCounters& counters) : port_(port), counters_(counters) {}
+
+  void set_agent(ManagementAgent* agent);
+  void take(const port::InPacket& datagram, const wire::PacketView& packet, TimePoint now);
+  TimePoint deadline() const { return deadline_; }
+  // The agent's timers, and what it has to send.
+  void pump(TimePoint now);
+
+ private:
+  void pass_on(const port::InPacket& datagram, Bytes mad, ManagementAgent::Verdict verdict);
+  bool send(const OutMad& mad);
+
+  port::Port& port_;
+  CardCounters& counters_;
+  ManagementAgent* agent_ = nullptr;
+  TimePoint deadline_ = TimePoint::never();
+  std::optional<OutMad> unsent_;  // there was no room for it
+  std::uint32_t psn_ = 0;
 };
 
 }  // namespace beeline::nic

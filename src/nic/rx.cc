@@ -7,6 +7,8 @@
 namespace beeline::nic {
 namespace {
 
+constexpr Qpn management_qpn{1};
+
 // Connections: packets come from the peer's address and to ours; UDP source ports may change on the way.
 bool from_peer(const Route& route, const port::InPacket& datagram) {
   return route.known && datagram.source == route.remote && datagram.destination == route.local;
@@ -31,6 +33,10 @@ QueuePair* Receiver::take(const port::InPacket& datagram, TimePoint now) {
     return nullptr;
   }
   if (!icrc_is_good(datagram)) return nullptr;
+  if (packet->headers.bth.destination == management_qpn) {
+    management_.take(datagram, *packet, now);
+    return nullptr;
+  }
   QueuePair* qp = find(*packet);
   if (qp == nullptr) return nullptr;
   const std::lock_guard lock(qp->mutex);

@@ -2,6 +2,7 @@
 // costs the sender of garbage his packet and us a counter.
 #pragma once
 
+#include "nic/management.h"
 #include "nic/qpn_table.h"
 #include "nic/queue_pair.h"
 
@@ -9,8 +10,8 @@ namespace beeline::nic {
 
 class Receiver {
  public:
-  Receiver(const QpnTable& queue_pairs, CardCounters& counters)
-      : queue_pairs_(queue_pairs), counters_(counters) {}
+  Receiver(const QpnTable& queue_pairs, Management& management, CardCounters& counters)
+      : queue_pairs_(queue_pairs), management_(management), counters_(counters) {}
 
   // The queue pair that got the packet, or nullptr. The caller holds the engine.
   QueuePair* take(const port::InPacket& datagram, TimePoint now);
@@ -20,6 +21,7 @@ class Receiver {
   QueuePair* find(const wire::PacketView& packet);
 
   const QpnTable& queue_pairs_;
+  Management& management_;
   CardCounters& counters_;
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,6 +59,7 @@ struct InPacket {
   bool ip_header_seen = false;
   bool dont_fragment = true;
   std::uint16_t ip_id = 0;
+  bool handed_over = false;  // another process of this host passed it on
 };
 
 // A number 0 … 255 that this process owns among those that share UDP 4791 in this network
@@ -74,6 +76,7 @@ struct PortCounters {
   std::uint64_t hand_over_dropped = 0;  // the owner's channel was full
   std::uint64_t handed_over_twice = 0;  // taken through the channel, but seen with its IP header before
   std::uint64_t ip_header_odd = 0;      // lengths or flags that no RoCE packet has: dropped
+  std::uint64_t passed_on = 0;          // for queue pair 1: to whom the card said
   std::uint64_t learning_rounds = 0;    // asked other processes where packets go; none when all is quiet
   std::uint64_t truncated = 0, send_failures = 0;
 };
@@ -104,6 +107,11 @@ class Port {
   virtual const PortCounters& counters() const = 0;
   // Whether received IPv4 packets come with what their IP header says (InPacket::ip_header_seen).
   virtual bool sees_ip_headers() const { return false; }
+  // Datagrams to queue pair 1 come to any process of the host. This one is for the process that owns the
+  // slot `to`, or for all others if there is none. How many got it.
+  virtual int pass_on(const InPacket& /*packet*/, std::optional<Slot> /*to*/) { return 0; }
+  // Whether some process of this host waits for connections to this service (udp/service.h).
+  virtual bool is_served(std::uint64_t /*service_id*/) const { return false; }
   // An answer did not come in time. If packets may have gone astray on this host, looks into it, now
   // and then. From any thread.
   virtual void note_silence() {}

@@ -429,7 +429,35 @@ def perf_seeds():
         write("perf", name, seed)
 
 
+# cm.cc: enum Command
+CM_RAW, CM_MESSAGE, CM_CONNECT, CM_RESOLVE, CM_ANSWER, CM_REFUSE, CM_LEAVE, CM_TIME = range(8)
+REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP = range(9)
+
+
+def cm_message(kind, body=b"", about=0):
+    """Ids: ours is what connect or a request of the peer made, by number; the peer's is 9."""
+    return bytes([CM_MESSAGE, kind]) + (be("I", 9) + body).ljust(60, b"\0") + bytes([about]) * 2
+
+
+def cm_seeds():
+    connect, answer, leave, late = bytes([CM_CONNECT, 5, 0]), bytes([CM_ANSWER, 0]), bytes([CM_LEAVE, 0, 0]), bytes([CM_TIME, 35])
+    seeds = {
+        "active": connect + cm_message(REP) + answer + cm_message(REP) + leave + cm_message(DREP) + late,
+        "passive": cm_message(REQ) + answer + cm_message(REQ) + cm_message(RTU) + cm_message(DREQ) + leave + cm_message(DREQ),
+        "rejected": connect + cm_message(REJ) + cm_message(REQ) + bytes([CM_REFUSE, 3]) + b"why" + bytes([0]),
+        "thinking": connect + cm_message(MRA, be("IBB", 0, 0, 0xC0)) + late + cm_message(REQ) + cm_message(REQ) + late * 8,
+        "services": bytes([CM_RESOLVE, 1, 2]) + b"ab" + cm_message(SIDR_REP) + cm_message(SIDR_REQ) + answer + late,
+        "crossing": cm_message(REQ) + answer + cm_message(RTU) + leave + cm_message(DREQ) + cm_message(DREP) + late,
+        "nobody": connect * 20 + late * 12,
+    }
+    for index, frame in enumerate(f for f in frames_of(GOLDEN / "rxe-cm_write.pcap") if f[ETHERNET_IPV4_UDP] == 0x64):
+        seeds[f"captured-{index}"] = bytes([CM_RAW]) + frame[ETHERNET_IPV4_UDP + 20:ETHERNET_IPV4_UDP + 276]
+    for name, seed in seeds.items():
+        write("cm", name, seed)
+
+
 if __name__ == "__main__":
+    cm_seeds()
     wire_seeds()
     pcap_seeds()
     queue_pair_seeds()

@@ -13,6 +13,8 @@ void fuzz_pcap(Bytes input);
 void fuzz_queue_pair(Bytes input);
 // The same against one of the UC or UD type.
 void fuzz_unreliable(Bytes input);
+// Management datagrams, and a connection manager that hears them.
+void fuzz_cm(Bytes input);
 // A control connection of a group: its frames, a link, what stores and entries hold.
 void fuzz_bootstrap(Bytes input);
 // A rank's greeting, and its messages during calls.

@@ -139,6 +139,15 @@ HandOver::Outcome HandOver::pass(Slot slot, const HandOverMessage& message, Byte
   return Outcome::refused;
 }
 
+int HandOver::pass_to_all(const HandOverMessage& message, Bytes payload, TimePoint now) {
+  int passed = 0;
+  for (int slot = 0; slot < slot_count; ++slot)
+    if (slot != slot_.value &&
+        pass(Slot{static_cast<std::uint8_t>(slot)}, message, payload, now) == Outcome::passed)
+      ++passed;
+  return passed;
+}
+
 void HandOver::accept_peers(std::uint64_t& refused) {
   for (std::size_t i = 0; i < batch_max; ++i) {
     Descriptor peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));

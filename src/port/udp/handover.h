@@ -73,6 +73,8 @@ class HandOver {
 
   // To the owner of `slot`. refused: nobody owns it, or a foreign user does.
   Outcome pass(Slot slot, const HandOverMessage& message, Bytes payload, TimePoint now);
+  // To all others of our user. How many got it.
+  int pass_to_all(const HandOverMessage& message, Bytes payload, TimePoint now);
   // Accepts new peers and takes at most out.size() and batch_max messages. Adds what it threw away to
   // `refused`.
   std::size_t receive(std::span<Received> out, std::uint64_t& refused);

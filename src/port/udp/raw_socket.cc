@@ -20,6 +20,9 @@ constexpr std::size_t ip_bytes = 20, udp_bytes = 8;
 constexpr std::uint32_t udp_destination_port = 2;  // offset in the UDP header
 constexpr std::uint32_t first_byte = udp_bytes;    // of the payload: BTH's opcode, or the marker of a probe
 constexpr std::uint32_t slot_byte = udp_bytes + 5;
+constexpr std::uint32_t destination_word = udp_bytes + 4;  // its lower 24 bits are DestQP
+constexpr std::uint32_t destination_end = udp_bytes + 8;
+constexpr std::uint32_t management_qpn = 1;
 constexpr std::uint32_t whole = 0xFFFF'FFFF;  // what a filter returns to accept all of a packet
 constexpr std::uint16_t dont_fragment = 0x4000;
 constexpr int ecn_mask = 3, ecn_ce = 3;  // RFC 3168, 5
@@ -34,11 +37,17 @@ int attach_raw_filter(int socket, Slot own) {
   sock_filter code[] = {
       BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),  // X: length of the IP header
       BPF_STMT(BPF_LD | BPF_H | BPF_IND, udp_destination_port),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, roce_port, 0, 5),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, roce_port, 0, 11),
       BPF_STMT(BPF_LD | BPF_B | BPF_IND, first_byte),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, probe_marker, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, probe_marker, 9, 0),
       BPF_STMT(BPF_LD | BPF_B | BPF_IND, slot_byte),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, own.value, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, own.value, 0, 7),
+      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+      BPF_STMT(BPF_ALU | BPF_SUB | BPF_X, 0),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, destination_end, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_IND, destination_word),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xFF'FFFF),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, management_qpn, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, whole),
       BPF_STMT(BPF_RET | BPF_K, 0),
   };
@@ -69,11 +78,16 @@ Result<Descriptor> open_raw_socket(const IpAddress& address, Slot own) {
 Result<void> drop_what_the_raw_socket_takes(int udp_socket, Slot own) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
-      BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, slot_byte, 0, 5),
+      BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, slot_byte, 0, 10),
       BPF_STMT(BPF_LD | BPF_B | BPF_ABS, first_byte),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, probe_marker, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, probe_marker, 8, 0),
       BPF_STMT(BPF_LD | BPF_B | BPF_ABS, slot_byte),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, own.value, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, own.value, 0, 6),
+      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, destination_end, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, destination_word),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xFF'FFFF),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, management_qpn, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, 0),
       BPF_STMT(BPF_RET | BPF_K, whole),
   };

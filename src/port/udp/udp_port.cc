@@ -15,6 +15,7 @@
 #include "port/udp/handover.h"
 #include "port/udp/raw_socket.h"
 #include "port/udp/receive_batch.h"
+#include "port/udp/service.h"
 #include "port/udp/socket_address.h"
 
 namespace beeline::port {
@@ -25,6 +26,11 @@ constexpr std::size_t batch_max = 64;      // datagrams per recvmmsg or sendmmsg
 constexpr std::size_t slot_offset = 5;     // BTH: DestQP[23:16]
 constexpr Duration rare_interval = 20us;   // a busy poller looks so often where seldom something comes
 constexpr Duration silence_interval = 2s;  // missing answers are often the network's fault: no more
+
+// To queue pair 1: no slot's, and any process may have it.
+bool is_management(Bytes datagram) {
+  return datagram.size() >= slot_offset + 3 && load_be24(datagram.data() + slot_offset) == 1;
+}
 
 bool is_unicast(const IpAddress& address) {
   if (address.is_zero() || address == IpAddress::v4(0, 0, 0, 0)) return false;
@@ -63,6 +69,8 @@ class UdpPort final : public Port {
   TimePoint now() const override;
   const PortCounters& counters() const override { return counters_; }
   bool sees_ip_headers() const override { return see_ip_headers_; }
+  int pass_on(const InPacket& packet, std::optional<Slot> to) override;
+  bool is_served(std::uint64_t service_id) const override { return service_is_served(service_id); }
   void note_silence() override { silence_.store(true, std::memory_order_relaxed); }
   void abandon_after_fork() override;
 
@@ -251,9 +259,18 @@ void UdpPort::take_over(const HandOver::Received& received, Sink& sink, TimePoin
     sockets->learn(load_be64(payload.data()), message.index, message.sender, slot(), time);
     return;
   }
+  const bool management = is_management(payload);
   if (sockets == nullptr || message.kind != HandOverMessage::Kind::packet || payload.size() <= slot_offset ||
-      load_u8(payload.data() + slot_offset) != slot().value) {
+      (!management && load_u8(payload.data() + slot_offset) != slot().value)) {
     ++counters_.hand_over_refused;
+    return;
+  }
+  if (management) {
+    ++counters_.taken_over;
+    InPacket& packet = sink.next();
+    packet = {message.source, message.destination, message.source_port, received.payload,
+              message.congestion_experienced};
+    packet.handed_over = true;
     return;
   }
   sockets->want_learning();
@@ -306,7 +323,7 @@ void UdpPort::sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& dat
   }
   const std::uint8_t owner =
       datagram.bytes.size() > slot_offset ? load_u8(datagram.bytes.data() + slot_offset) : slot().value;
-  if (owner == slot().value) {
+  if (owner == slot().value || is_management(datagram.bytes)) {
     sink.next() = {datagram.source, sockets.address(), datagram.source_port, datagram.bytes,
                    datagram.congestion_experienced};
     return;
@@ -318,6 +335,24 @@ void UdpPort::sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& dat
   message.source = datagram.source;
   message.destination = sockets.address();
   count_passed(hand_over_->pass(Slot{owner}, message, datagram.bytes, time));
+}
+
+int UdpPort::pass_on(const InPacket& packet, std::optional<Slot> to) {
+  const std::lock_guard lock(mutex_);
+  if (packet.handed_over) return 0;  // once is enough
+  HandOverMessage message;
+  message.sender = slot();
+  message.congestion_experienced = packet.congestion_experienced;
+  message.source_port = packet.source_port;
+  message.source = packet.source;
+  message.destination = packet.destination;
+  int passed = 0;
+  if (!to)
+    passed = hand_over_->pass_to_all(message, packet.bytes, now());
+  else if (to->value != slot().value)
+    passed = hand_over_->pass(*to, message, packet.bytes, now()) == HandOver::Outcome::passed ? 1 : 0;
+  counters_.passed_on += static_cast<std::uint64_t>(passed);
+  return passed;
 }
 
 void UdpPort::plan_next_tick() {
