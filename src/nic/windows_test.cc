@@ -123,7 +123,7 @@ TEST_F(WindowsTest, Type1MovesWhenBoundAgain) {
   EXPECT_EQ(table_.invalidate(domain, mine, next(next(first))), MemoryStatus::no_permission);
   EXPECT_EQ(table_.check_user(next(next(first)), yours), MemoryStatus::ok);
 
-  bind = middle(next(first));
+  bind = middle(next(next(first)));
   bind.length = 0;
   bind.region = Key{};
   EXPECT_EQ(table_.bind(domain, mine, bind), MemoryStatus::ok) << "to nothing";
