@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "nic/card_fixture.h"
+#include "nic/key_table.h"
 #include "nic/real_ports.h"
 #include "port/udp/udp_port.h"
 
@@ -212,6 +213,80 @@ TEST(CardProcesses, KilledPeersLeaveNothingAndTheOthersNotice) {
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(30000)));
     victim.kill();
     ASSERT_EQ(survivor.wait(), 0) << "round " << round << " of seed 42";
+  }
+  expect_nothing_left(address, slots);
+}
+
+// Datagrams, a shared receive queue, atomics, and a window that is bound and invalidated all the time;
+// until it is killed, or the peer is.
+int work_with_everything(const IpAddress& address, int line, std::uint64_t seed) {
+  auto card = open_card(address, 0.02, seed);
+  if (card == nullptr) return 10;
+  EndOptions options;
+  options.timeout = 9;  // 2 ms
+  options.memory_bytes = 200000;
+  options.access = full_access | proto::Access::window_bind;
+  options.domain = value_of(card->create_domain());
+  options.shared_queue = value_of(card->create_srq(*options.domain, 64, 1));
+  End end(*card, options);
+  EndOptions datagrams = options;
+  datagrams.type = proto::QpType::ud;
+  End broadcast(*card, datagrams);
+  broadcast.open_for_datagrams();
+  if (!meet(end, line)) return 11;
+  const Key window = value_of(card->allocate_window(*options.domain, WindowType::type_1));
+  AddressVector itself;
+  itself.destination = address;
+  const proto::DatagramTarget to{value_of(card->resolve_path(0, itself)), broadcast.address().qpn, End::qkey};
+  std::uint64_t posted = 0;
+  proto::WindowBind bind;
+  bind.window = window;
+  const bool ended = until([&] { return end.failed(); },
+                           [&] {
+                             const proto::Sge piece = end.sge(0, 4200);
+                             (void)card->post_srq_recv(options.shared_queue, {1, {&piece, 1}});
+                             (void)broadcast.send_datagram(1, 0, 100, to);
+                             if (posted++ % 2 == 0) {
+                               (void)end.post(WrOpcode::fetch_add, posted, 64, 8, 128);
+                             } else {
+                               bind.new_rkey = Key{bind.window.value + 1};
+                               bind.region = end.keys().lkey;
+                               bind.address = end.address_of(0);
+                               bind.length = 100;
+                               bind.access = static_cast<std::uint8_t>(proto::Access::remote_read);
+                               proto::SendWr wr;
+                               wr.opcode = WrOpcode::bind_mw;
+                               wr.bind = &bind;
+                               if (card->post_send(end.qp(), wr) == PostResult::ok)
+                                 bind.window = KeyTable::variant(bind.window, bind.new_rkey);
+                             }
+                             end.poll();
+                             broadcast.poll();
+                             broadcast.done.clear();
+                             if (!end.failed()) end.done.clear();
+                           });
+  succeeds(card->deallocate_window(window));
+  if (!ended) return 12;
+  for (const auto& c : end.done)
+    if (c.status != WcStatus::success)
+      return c.status == WcStatus::retry_exceeded || c.status == WcStatus::flushed
+                 ? 0
+                 : 100 + static_cast<int>(c.status);
+  return 14;
+}
+
+TEST(CardProcesses, KilledInTheMiddleOfEverythingLeavesNothing) {
+  const IpAddress address = own_address(7);
+  Prng random(43);
+  std::set<int> slots;
+  for (int round = 0; round < 8; ++round) {
+    const std::uint64_t seed = random.next();
+    Process victim([&](int line) { return work_with_everything(address, line, seed); });
+    Process survivor([&](int line) { return work_with_everything(address, line, seed + 1); });
+    ASSERT_NO_FATAL_FAILURE(introduce(victim, survivor, &slots));
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(30000)));
+    victim.kill();
+    ASSERT_EQ(survivor.wait(), 0) << "round " << round << " of seed 43";
   }
   expect_nothing_left(address, slots);
 }

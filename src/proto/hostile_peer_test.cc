@@ -21,9 +21,21 @@ wire::Headers random_headers(Prng& random, const wire::OpcodeInfo& row) {
   headers.reth.address = random.chance(0.7) ? remote_base + random.below(region_bytes) : random.next();
   headers.reth.rkey = random.chance(0.8) ? remote_key : Key{static_cast<std::uint32_t>(random.next())};
   headers.reth.length = static_cast<std::uint32_t>(random.chance(0.8) ? random.below(5000) : random.next());
+  headers.atomic = {headers.reth.address, headers.reth.rkey, random.next(), random.next()};
+  headers.atomic_before = UINT64_MAX;
+  headers.invalidate = random.chance(0.5) ? spare_key : headers.reth.rkey;
   headers.aeth = {static_cast<std::uint8_t>(random.next()),
                   static_cast<std::uint32_t>(random.below(1 << 24))};
   return headers;
+}
+
+void post_anything(Solo& solo, Prng& random, std::uint64_t wr_id) {
+  const auto opcode = static_cast<WrOpcode>(random.below(9));
+  if (opcode == WrOpcode::local_inv) {
+    solo.post_local_inv(spare_key, wr_id);
+  } else {
+    solo.post(opcode, is_atomic(opcode) ? 8 : static_cast<std::uint32_t>(random.below(3000)), wr_id);
+  }
 }
 
 // Any packet at any time: nothing outside of what is open to the peer changes, every request
@@ -39,9 +51,7 @@ TEST(HostilePeer, CannotDoMoreThanItMay) {
     std::uint64_t next_id = 1;
     for (int i = 0; i < 100; ++i) {
       if (random.chance(0.2)) solo.receive(static_cast<std::uint32_t>(random.below(3000)), next_id++);
-      if (random.chance(0.2))
-        solo.post(static_cast<WrOpcode>(random.below(5)), static_cast<std::uint32_t>(random.below(3000)),
-                  next_id++);
+      if (random.chance(0.2)) post_anything(solo, random, next_id++);
       const auto table = wire::opcode_table();
       const wire::OpcodeInfo& row = table[random.below(table.size())];
       const std::uint32_t bytes = random.chance(0.6) ? 1024 : static_cast<std::uint32_t>(random.below(1100));
@@ -77,16 +87,18 @@ TEST(HostilePeer, ForgedHeadersNeverHangOrCrash) {
     WirePair pair(options);
     for (int side = 0; side < 2; ++side) {
       pair.memory(side).add(local_key, test_domain, local_base, region_bytes, Access::local_write);
-      pair.memory(side).add(remote_key, test_domain, remote_base, region_bytes,
-                            Access::local_write | Access::remote_write | Access::remote_read);
+      pair.memory(side).add(
+          remote_key, test_domain, remote_base, region_bytes,
+          Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic);
     }
     Prng random(options.seed);
     std::uint64_t posted = 0;
     for (int i = 0; i < 30; ++i) {
       for (int side = 0; side < 2; ++side) {
-        const Sge sge{local_base, static_cast<std::uint32_t>(random.below(6000)), local_key};
         SendWr wr;
-        wr.opcode = static_cast<WrOpcode>(random.below(5));
+        wr.opcode = static_cast<WrOpcode>(random.below(7));
+        const auto length = static_cast<std::uint32_t>(is_atomic(wr.opcode) ? 8 : random.below(6000));
+        const Sge sge{local_base, length, local_key};
         wr.signaled = true;
         wr.remote_address = remote_base;
         wr.rkey = remote_key;

@@ -157,6 +157,9 @@ bool QueuePair::has_completions() const {
   if (parts_->unreliable) return parts_->unreliable->has_completions();
   return !parts_->operations.completions().empty();
 }
-QpEvent QueuePair::take_events() { return parts_->operations.take_events(); }
+QpEvent QueuePair::take_events() {
+  if (parts_->unreliable) parts_->unreliable->settle();
+  return parts_->operations.take_events();
+}
 
 }  // namespace beeline::proto

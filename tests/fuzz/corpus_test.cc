@@ -90,7 +90,8 @@ TEST_P(Corpus, MutatedSeedsRun) {
 
 INSTANTIATE_TEST_SUITE_P(Targets, Corpus,
                          testing::Values(Target{"wire", fuzz_wire}, Target{"pcap", fuzz_pcap},
-                                         Target{"queue_pair", fuzz_queue_pair}, Target{"cm", fuzz_cm},
+                                         Target{"queue_pair", fuzz_queue_pair},
+                                         Target{"unreliable", fuzz_unreliable}, Target{"cm", fuzz_cm},
                                          Target{"bootstrap", fuzz_bootstrap}, Target{"exec", fuzz_exec},
                                          Target{"port", fuzz_port}, Target{"perf", fuzz_perf},
                                          Target{"doctor_log", fuzz_doctor_log}),

@@ -204,6 +204,57 @@ def queue_pair_seeds():
         write("queue_pair", name, script)
 
 
+# unreliable.cc: enum Command, and places in the opcode table
+U_PACKET, U_RAW, U_SEND, U_RECV, U_TRANSMIT, U_POLL, U_MODIFY, U_TOGGLE = range(8)
+TABLE = list(range(0x00, 0x15)) + [0x16, 0x17] + list(range(0x20, 0x2C)) + [0x64, 0x65]
+UD, SHARED, IPV6 = 1, 2, 4
+MTU_BYTES = 1  # the place of the MTU among the payload sizes
+
+
+def unreliable_packet(opcode, difference=0, bits=0, size=100, reth=(0, 0)):
+    place = TABLE.index(opcode)
+    out = bytes([U_PACKET, place, difference & 0xFF, bits, size])
+    return out + (struct.pack(">HH", *reth) if opcode in (0x06, 0x0A, 0x0B, 0x0C, 0x26, 0x2A, 0x2B) else b"")
+
+
+def unreliable_seeds():
+    def script(flags, *steps):
+        return bytes([flags, 0xFF, 0xFF, 0xF8]) + b"".join(steps)
+    def post(opcode, bits=1, length=700):
+        return struct.pack(">BBBH", U_SEND, opcode, bits, length)
+    receive, poll = bytes([U_RECV, 63]), bytes([U_POLL])
+    packet, full = unreliable_packet, MTU_BYTES
+    send_all, refuse, fault = (bytes([U_TRANSMIT, 7, socket]) for socket in range(3))
+    to_rts, to_sqd, to_err, to_reset = (bytes([U_MODIFY, state]) for state in range(4))
+    message = packet(0x20, size=full) + packet(0x21, size=full) + packet(0x23)
+    seeds = {
+        "send": script(0, receive, message, poll, post(SEND), post(SEND_IMM), send_all, poll),
+        "write": script(0, receive, packet(0x26, size=full, reth=(0, 356)), packet(0x29), poll, post(WRITE), send_all),
+        "write-only": script(0, receive, packet(0x2A, reth=(0, 100)), packet(0x2B, reth=(1900, 100)),
+                             packet(0x2B, bits=4, reth=(0, 100)), poll),
+        "gap": script(0, receive, packet(0x20, size=full), packet(0x21, 1, size=full), packet(0x22), message, poll),
+        "no-receive": script(SHARED, message, receive, message, poll),
+        "shared-too-long": script(SHARED, bytes([U_RECV, 3]), receive, message, poll, packet(0x24), poll),
+        "shared-broken": script(SHARED, receive, packet(0x20, size=full), to_reset, receive, message, poll),
+        "region-goes": script(0, packet(0x26, size=full, reth=(0, 512)), bytes([U_TOGGLE]), packet(0x28, size=full)),
+        "refused": script(0, post(SEND) * 3, refuse, refuse, poll, send_all, poll),
+        "fault": script(0, post(SEND) * 3, fault, poll, post(SEND), to_rts, post(SEND), send_all, poll),
+        "bad-lkey": script(0, post(SEND), post(SEND, 0x11), post(SEND), send_all, poll, to_rts),
+        "drain": script(0, post(SEND) * 2, bytes([U_TRANSMIT, 0, 0]), to_sqd, send_all, poll, to_rts, send_all, poll),
+        "error": script(0, receive, post(SEND), bytes([U_TRANSMIT, 0, 0]), to_err, receive, post(SEND), poll, to_reset),
+        "bad-receive": script(0, bytes([U_RECV, 127]), receive, post(SEND), message, poll),
+        "datagrams": script(UD, receive * 2, packet(0x64), packet(0x65, bits=1), poll, post(SEND, 3, 256),
+                            post(SEND_IMM, 7, 40), post(SEND, 1, 257), post(SEND, 0x41, 8), send_all, poll),
+        "datagrams-shared": script(UD | SHARED | IPV6, bytes([U_RECV, 1]), receive, packet(0x64), packet(0x64), poll),
+        "datagrams-bad": script(UD | IPV6, receive, packet(0x64, bits=2), packet(0x64, size=3), packet(0x24), poll),
+        "raw": script(UD, receive, bytes([U_RAW, 6]),
+                      bytes([0x64, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x11, 0, 0, 0, 0]),
+                      bytes([0, 0, 0, 0x77, 0, 0, 0, 0x22, 0, 0, 0, 0]), poll),
+    }
+    for name, seed in seeds.items():
+        write("unreliable", name, seed)
+
+
 # bootstrap.cc, exec.cc and perf.cc: the first byte says how the stream is cut, or which group it is
 BYTES, LARGE_PIECES = b"\0", b"\x0b"
 
@@ -410,6 +461,7 @@ if __name__ == "__main__":
     wire_seeds()
     pcap_seeds()
     queue_pair_seeds()
+    unreliable_seeds()
     bootstrap_seeds()
     exec_seeds()
     port_seeds()

@@ -11,6 +11,8 @@ void fuzz_wire(Bytes input);
 void fuzz_pcap(Bytes input);
 // A script of packets, posts, time steps and faults against one small queue pair.
 void fuzz_queue_pair(Bytes input);
+// The same against one of the UC or UD type.
+void fuzz_unreliable(Bytes input);
 // Management datagrams, and a connection manager that hears them.
 void fuzz_cm(Bytes input);
 // A control connection of a group: its frames, a link, what stores and entries hold.

@@ -20,11 +20,23 @@ constexpr PdId domain{7};
 constexpr std::uint32_t path_mtu_bytes = 1024;  // Ethernet's 1500 less all headers
 constexpr std::uint8_t reads_at_once = 16;
 constexpr std::uint32_t receive_bytes = 4096;
+constexpr std::uint32_t grh_bytes = 40;
 constexpr std::uint64_t local_base = 0x10'0000'0000, receive_base = 0x20'0000'0000;
 constexpr std::uint64_t local_stride = 0x10000;
 constexpr std::uint32_t local_key = 0x51000000, receive_key = 0x52000000;
 
 Key nth_key(std::uint32_t base, std::size_t i) { return Key{base + static_cast<std::uint32_t>(i)}; }
+
+proto::QpType type_of(const Session& session) {
+  switch (session.events.front().view.info->service) {
+    case wire::Service::uc:
+      return proto::QpType::uc;
+    case wire::Service::ud:
+      return proto::QpType::ud;
+    default:
+      return proto::QpType::rc;
+  }
+}
 
 proto::WrOpcode work_request_opcode(const wire::OpcodeInfo& row) {
   if (row.kind == wire::Kind::read_request) return proto::WrOpcode::read;
@@ -32,6 +44,19 @@ proto::WrOpcode work_request_opcode(const wire::OpcodeInfo& row) {
   if (row.opcode == wire::Opcode::rc_fetch_add) return proto::WrOpcode::fetch_add;
   return row.kind == wire::Kind::write ? proto::WrOpcode::write : proto::WrOpcode::send;
 }
+
+// What each modify needs, by type of queue pair.
+struct Masks {
+  std::uint32_t init, rtr, rts;
+};
+namespace attr = proto::attr;
+constexpr std::uint32_t uc_init = attr::pkey_index | attr::port | attr::access_flags;
+constexpr std::uint32_t uc_rtr = attr::address_vector | attr::path_mtu | attr::destination_qp | attr::rq_psn;
+constexpr std::array<Masks, 3> connect_masks{
+    {{uc_init, uc_rtr | attr::max_dest_rd_atomic | attr::min_rnr_timer,
+      attr::sq_psn | attr::timeout | attr::retry_count | attr::rnr_retry | attr::max_rd_atomic},
+     {uc_init, uc_rtr, attr::sq_psn},
+     {attr::pkey_index | attr::port | attr::qkey, 0, attr::sq_psn}}};
 
 class Player {
  public:
@@ -54,7 +79,7 @@ class Player {
       if (clock_ == Clock::recorded) now_ = event.at;
       expire_timers();
       if (event.from != ours_)
-        qp_.handle_packet(now_, event.view);
+        qp_.handle_packet(now_, event.view, {event.ip_udp.source, event.ip_udp.destination, 0, 64});
       else if (next_message < our_messages_.size() && our_messages_[next_message].first_event == i)
         post(next_message++);
       drain();
@@ -71,6 +96,8 @@ class Player {
     setup.limits = {.send_depth = 64, .receive_depth = 64, .signal_all = true};
     setup.memory = &memory_;
     setup.window_bytes = 1 << 20;
+    setup.type = type_of(session_);
+    setup.datagram_mtu_bytes = path_mtu_bytes;
     return setup;
   }
 
@@ -79,7 +106,6 @@ class Player {
   }
 
   void connect() {
-    namespace attr = proto::attr;
     proto::QpAttr a;
     a.path_mtu_bytes = path_mtu_bytes;
     a.access = Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
@@ -88,12 +114,11 @@ class Player {
     a.sq_psn = first_psn(our_messages_);
     a.max_rd_atomic = a.max_dest_rd_atomic = reads_at_once;
     a.timeout = 14;  // perftest's
-    modify(a, proto::QpState::init, attr::pkey_index | attr::port | attr::access_flags);
-    modify(a, proto::QpState::rtr,
-           attr::address_vector | attr::path_mtu | attr::destination_qp | attr::rq_psn |
-               attr::max_dest_rd_atomic | attr::min_rnr_timer);
-    modify(a, proto::QpState::rts,
-           attr::sq_psn | attr::timeout | attr::retry_count | attr::rnr_retry | attr::max_rd_atomic);
+    a.qkey = session_.events.front().view.headers.deth.qkey;
+    const Masks& masks = connect_masks[static_cast<std::size_t>(type_of(session_))];
+    modify(a, proto::QpState::init, masks.init);
+    modify(a, proto::QpState::rtr, masks.rtr);
+    modify(a, proto::QpState::rts, masks.rts);
   }
 
   void modify(proto::QpAttr attributes, proto::QpState state, std::uint32_t mask) {
@@ -169,6 +194,10 @@ class Player {
     request.remote_address = message.headers.reth.address;
     request.rkey = message.headers.reth.rkey;
     request.sges = {&sge, 1};
+    proto::DatagramTarget target;
+    target.remote_qpn = message.headers.bth.destination;
+    target.remote_qkey = message.headers.deth.qkey;
+    request.target = &target;
     if (message.info->has_atomic_eth) {
       request.remote_address = message.headers.atomic.address;
       request.rkey = message.headers.atomic.rkey;
@@ -217,6 +246,8 @@ class Player {
     ASSERT_LE(completion.byte_length, receive_bytes);
     auto bytes = memory_.find(nth_key(receive_key, completion.wr_id))->bytes;
     bytes.resize(completion.byte_length);
+    ASSERT_EQ(completion.has_grh, type_of(session_) == proto::QpType::ud);
+    if (completion.has_grh) bytes.erase(bytes.begin(), bytes.begin() + grh_bytes);
     result_.receives.push_back({completion, std::move(bytes)});
   }
 

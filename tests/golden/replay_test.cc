@@ -43,6 +43,10 @@ const std::vector<Part> parts{
     {"cm_write_control_client", "rxe-cm_write.pcap", 27, Side::client},
     {"cm_write_responder", "rxe-cm_write.pcap", 28, Side::server},
     {"cm_write_requester", "rxe-cm_write.pcap", 28, Side::client},
+    {"uc_write_receiver", "rxe-uc_write.pcap", 23, Side::server},
+    {"uc_write_sender", "rxe-uc_write.pcap", 23, Side::client},
+    {"ud_send_server", "rxe-ud_send.pcap", 24, Side::server},
+    {"ud_send_client", "rxe-ud_send.pcap", 24, Side::client},
 };
 
 void PrintTo(const Part& part, std::ostream* out) { *out << part.name; }
@@ -165,6 +169,7 @@ TEST_P(Replay, EverythingThatThePeerSentArrivedOnce) {
     EXPECT_EQ(received.completion.status, proto::WcStatus::success);
     EXPECT_EQ(received.completion.opcode, proto::WcOpcode::receive);
     EXPECT_EQ(received.payload, from_peer[i].payload);
+    EXPECT_EQ(received.completion.source_qpn, from_peer[i].headers.deth.source);
   }
   EXPECT_EQ(playback.receives.size(), receives);
   EXPECT_EQ(playback.written_by_peer, expected_written(from_peer));

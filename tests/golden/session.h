@@ -40,7 +40,7 @@ struct Message {
   std::vector<std::byte> payload;          // sent; or, for a READ or an atomic, what came back
 };
 
-// The RC packets of queue pair `qpn`. rxe numbered the queue pairs of client and server alike
+// The packets of queue pair `qpn`. rxe numbered the queue pairs of client and server alike
 // in every captured session, so that one number names both ends; addresses tell them apart.
 Session load_session(const std::string& file, Qpn qpn);
 

@@ -15,6 +15,7 @@ wire::Bth& begin_headers(TxDesc& desc, wire::Opcode opcode, Qpn destination, Psn
   desc.headers = {};
   desc.ref_count = 0;
   desc.inline_payload = {};
+  desc.path = nullptr;  // descriptors are reused, also by queue pairs of datagrams
   desc.payload_bytes = 0;
   wire::Bth& bth = desc.headers.bth;
   bth.opcode = opcode;

@@ -252,6 +252,7 @@ void Responder::emit_response(ReadJob& job, TxDesc& desc) {
   desc.refs[0] = {job.address + std::uint64_t{job.sent} * mtu, bytes, job.rkey, Access::remote_read};
   desc.ref_count = bytes == 0 ? 0 : 1;
   desc.inline_payload = {};
+  desc.path = nullptr;  // descriptors are reused, also by queue pairs of datagrams
   desc.payload_bytes = bytes;
   desc.must_copy = job.duplicate;
   ++job.sent;
@@ -268,6 +269,7 @@ void Responder::emit_acknowledge(const wire::Aeth& aeth, Psn psn, TxDesc& desc) 
   desc.headers.aeth = aeth;
   desc.ref_count = 0;
   desc.inline_payload = {};
+  desc.path = nullptr;  // descriptors are reused, also by queue pairs of datagrams
   desc.payload_bytes = 0;
   desc.must_copy = false;
   ++counters_.packets_sent;

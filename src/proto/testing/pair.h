@@ -31,6 +31,17 @@ inline constexpr std::uint32_t rtr_mask = attr::state | attr::address_vector | a
 inline constexpr std::uint32_t rts_mask =
     attr::state | attr::timeout | attr::retry_count | attr::rnr_retry | attr::sq_psn | attr::max_rd_atomic;
 
+// What a modify to INIT, RTR and RTS needs, by type (manual page of ibv_modify_qp).
+struct ConnectMasks {
+  std::uint32_t init, rtr, rts;
+};
+inline constexpr std::array<ConnectMasks, 3> connect_masks = {{
+    {init_mask, rtr_mask, rts_mask},
+    {init_mask, attr::state | attr::address_vector | attr::path_mtu | attr::destination_qp | attr::rq_psn,
+     attr::state | attr::sq_psn},
+    {attr::state | attr::pkey_index | attr::port | attr::qkey, attr::state, attr::state | attr::sq_psn},
+}};
+
 struct PairOptions {
   QpLimits limits{
       .send_depth = 16, .receive_depth = 16, .send_sges = 4, .receive_sges = 4, .inline_bytes = 64};
@@ -45,6 +56,8 @@ struct PairOptions {
   bool vary_window = false;   // the card changes the window while running
   double socket_refusal = 0;  // probability that a batch is only partly sent
   std::uint64_t seed = 1;
+  QpType type = QpType::rc;
+  std::array<SharedReceiveQueue*, 2> shared_receives{};  // of each side
 };
 
 inline Qpn qpn_of(int side) { return Qpn{static_cast<std::uint32_t>(0x11 + side)}; }
@@ -59,9 +72,10 @@ inline QpAttr attributes_of(const PairOptions& options, int side) {
 
 // RESET -> INIT -> RTR -> RTS; `modify(attributes, mask)` returns a Result.
 template <class Modify>
-void connect(QpAttr attributes, QpState upto, Modify modify) {
-  constexpr std::array<std::pair<QpState, std::uint32_t>, 3> steps = {
-      {{QpState::init, init_mask}, {QpState::rtr, rtr_mask}, {QpState::rts, rts_mask}}};
+void connect(QpAttr attributes, QpState upto, Modify modify, QpType type = QpType::rc) {
+  const ConnectMasks& masks = connect_masks[static_cast<std::size_t>(type)];
+  const std::array<std::pair<QpState, std::uint32_t>, 3> steps = {
+      {{QpState::init, masks.init}, {QpState::rtr, masks.rtr}, {QpState::rts, masks.rts}}};
   for (const auto& [state, mask] : steps) {
     if (state > upto) return;
     attributes.state = state;
@@ -77,6 +91,8 @@ class OperationPair {
   virtual PostResult post_recv(int side, const RecvWr& wr) = 0;
   virtual std::size_t poll(int side, std::span<Completion> out) = 0;
   virtual QpState state(int side) const = 0;
+  virtual Result<void> modify(int side, const QpAttr& attributes, std::uint32_t mask) = 0;
+  virtual QpEvent take_events(int side) = 0;
   // Does what can be done now; else jumps to the next event. False: nothing will ever happen.
   virtual bool step() = 0;
 
@@ -134,11 +150,20 @@ class WirePair final : public OperationPair {
   explicit WirePair(const PairOptions& options, QpState upto = QpState::rts)
       : options_(options), random_(options.seed), wire_(random_, options.faults) {
     for (int side = 0; side < 2; ++side) {
-      const QpSetup setup{qpn_of(side), test_domain, options.limits, &memory(side), options.window_bytes};
+      const QpSetup setup{qpn_of(side),
+                          test_domain,
+                          options.limits,
+                          &memory(side),
+                          options.window_bytes,
+                          options.type,
+                          options.shared_receives[static_cast<std::size_t>(side)]};
       qps_[static_cast<std::size_t>(side)] = std::make_unique<QueuePair>(setup);
-      connect(attributes_of(options, side), upto, [&](const QpAttr& attributes, std::uint32_t mask) {
-        return qp(side).modify(now_, attributes, mask);
-      });
+      connect(
+          attributes_of(options, side), upto,
+          [&](const QpAttr& attributes, std::uint32_t mask) {
+            return qp(side).modify(now_, attributes, mask);
+          },
+          options.type);
     }
   }
 
@@ -150,6 +175,10 @@ class WirePair final : public OperationPair {
   PostResult post_recv(int side, const RecvWr& wr) override { return qp(side).post_recv(wr); }
   std::size_t poll(int side, std::span<Completion> out) override { return qp(side).poll_completions(out); }
   QpState state(int side) const override { return qp(side).state(); }
+  Result<void> modify(int side, const QpAttr& attributes, std::uint32_t mask) override {
+    return qp(side).modify(now_, attributes, mask);
+  }
+  QpEvent take_events(int side) override { return qp(side).take_events(); }
 
   bool step() override {
     bool any = deliver();
@@ -228,6 +257,10 @@ class DirectPair final : public OperationPair {
   PostResult post_recv(int side, const RecvWr& wr) override { return of(side).post_recv(wr); }
   std::size_t poll(int side, std::span<Completion> out) override { return of(side).completions().poll(out); }
   QpState state(int side) const override { return operations_[static_cast<std::size_t>(side)]->state(); }
+  Result<void> modify(int side, const QpAttr& attributes, std::uint32_t mask) override {
+    return of(side).modify(attributes, mask);
+  }
+  QpEvent take_events(int side) override { return of(side).take_events(); }
   bool step() override {
     if (lane_->run(now_)) return true;
     const TimePoint next = lane_->next_timeout();

@@ -38,6 +38,7 @@ class Solo {
             .limits = options.limits,
             .memory = &memory,
             .window_bytes = options.window_bytes,
+            .type = options.type,
             .shared_receives = shared_receives}) {
     constexpr Access all =
         Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
@@ -51,8 +52,10 @@ class Solo {
       for (std::size_t i = 0; i < bytes.size(); ++i)
         bytes[i] = std::byte{static_cast<std::uint8_t>(i * 7 + i / 251)};
     }
-    connect(attributes_of(options, 0), upto,
-            [&](const QpAttr& attributes, std::uint32_t mask) { return qp.modify(now, attributes, mask); });
+    connect(
+        attributes_of(options, 0), upto,
+        [&](const QpAttr& attributes, std::uint32_t mask) { return qp.modify(now, attributes, mask); },
+        options.type);
   }
 
   // --- this side's work requests

@@ -165,9 +165,11 @@ void UnreliableSender::settle() {
   batch_begin_ = cursor_;
   batch_psn_ = next_psn_;
   signaled_in_batch_ = 0;
-  if (failure_ == WcStatus::success) return;
-  operations_.fail_send(failure_);
-  forget();
+  if (failure_ != WcStatus::success) {
+    operations_.fail_send(failure_);
+    forget();
+  }
+  if (cursor_.packet == 0) operations_.note_idle();
 }
 
 }  // namespace beeline::proto

@@ -19,6 +19,7 @@ Result<void> Unreliable::modify(const QpAttr& attributes, std::uint32_t mask) {
   }
   if (from == QpState::init && to == QpState::rtr) connected_.start();
   if (from == QpState::rtr && to == QpState::rts) sender_.start();
+  sender_.settle();  // what is asked to drain may have nothing to drain
   return {};
 }
 
@@ -32,6 +33,7 @@ void Unreliable::handle_packet(const wire::PacketView& packet, const Arrival& ar
   if (operations_.type() == QpType::ud) {
     datagrams_.handle_packet(packet, arrival);
   } else {
+    operations_.note_request();
     connected_.handle_packet(packet);
   }
   if (operations_.state() == QpState::err) sender_.forget();

@@ -27,6 +27,7 @@ class Unreliable {
   void transmit_fault(const TxDesc& desc) { sender_.transmit_fault(desc); }
   void transmit_refused(std::span<const TxDesc> unsent) { sender_.transmit_refused(unsent); }
 
+  void settle() { sender_.settle(); }
   std::size_t poll_completions(std::span<Completion> out);
   bool has_completions() const;
 

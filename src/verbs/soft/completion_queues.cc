@@ -80,7 +80,10 @@ ibv_cq_ex* SoftProvider::create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex*
 int SoftProvider::resize_cq(ibv_cq* cq, int cqe) {
   if (!holds(cq) || cqe < 1 || static_cast<std::uint32_t>(cqe) > card_.limits().cq_depth) return EINVAL;
   const auto resized = card_.resize_cq(mine(cq)->queue, static_cast<std::uint32_t>(cqe));
-  if (!resized) return note(resized.error());
+  if (!resized) {
+    const int error = note(resized.error());
+    return error == EBUSY ? EINVAL : error;  // more wait than would fit: what programs know from drivers
+  }
   cq->cqe = cqe;
   return 0;
 }

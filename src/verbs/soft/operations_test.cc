@@ -168,6 +168,9 @@ TEST_F(Operations, EachTypeRefusesWhatItLacks) {
       {IBV_QPT_UD, IBV_WR_SEND_WITH_INV},
       {IBV_QPT_UD, IBV_WR_LOCAL_INV},
       {IBV_QPT_UD, IBV_WR_BIND_MW},
+      {IBV_QPT_UC, IBV_WR_SEND_WITH_INV},
+      {IBV_QPT_UC, IBV_WR_LOCAL_INV},
+      {IBV_QPT_UC, IBV_WR_BIND_MW},
       {IBV_QPT_RC, IBV_WR_TSO},
       {IBV_QPT_UD, IBV_WR_TSO},
   };
@@ -244,6 +247,7 @@ TEST_F(Operations, SharedQueuesFeedSeveralQueuePairs) {
   for (const ibv_qp_type type : all_types) {
     SCOPED_TRACE(type);
     EndOptions options;
+    options.type = type;
     options.shared_queue = true;
     pair_of(type, options);
     // A second queue pair on b's shared queue.

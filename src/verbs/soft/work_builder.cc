@@ -8,11 +8,11 @@ namespace beeline::verbs::soft {
 namespace {
 
 constexpr std::uint64_t sends = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
-constexpr std::uint64_t connected = sends | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE |
-                                    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV |
-                                    IBV_QP_EX_WITH_BIND_MW;
-constexpr std::uint64_t reliable = connected | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                                   IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+// Windows serve RC alone here; no UC packet carries a key to invalidate (IBTA vol. 1, table 38).
+constexpr std::uint64_t unreliable = sends | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+constexpr std::uint64_t reliable = unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                   IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
+                                   IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
 
 constexpr bool moves_data(proto::WrOpcode opcode) {
   return opcode != proto::WrOpcode::local_inv && opcode != proto::WrOpcode::bind_mw;
@@ -25,7 +25,7 @@ std::uint64_t WorkBuilder::operations_of(proto::QpType service) {
     case proto::QpType::rc:
       return reliable;
     case proto::QpType::uc:
-      return connected;
+      return unreliable;
     case proto::QpType::ud:
       return sends;
   }

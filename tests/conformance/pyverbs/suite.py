@@ -18,7 +18,9 @@ BEELINE = Path(os.environ.get("BEELINE_BUILD", ROOT / "build")) / "bin/beeline"
 INSTALLED = Path("/usr/share/doc/rdma-core/tests")
 PYTHON = "/usr/bin/python3"  # pyverbs is built for Debian's
 SUITE_S = 1500
-RESULT = re.compile(r"^(\w+) \((?P<name>tests\.[\w.]+)\)(?:\n.*)? \.\.\. (?P<rest>.*)$", re.MULTILINE)
+HEAD = re.compile(r"^(test_\w+) \((tests\.[\w.]+)\)", re.MULTILINE)
+# At the end of a line, behind the test's description or what the test itself printed.
+VERDICT = re.compile(r"(?:^|\.\.\. )(?:(ok|FAIL|ERROR)|skipped (['\"])(.*)\2)$", re.MULTILINE)
 
 
 def unpack(directory):
@@ -32,12 +34,15 @@ def unpack(directory):
 def parse(text):
     """name -> (verdict, reason): ok, skipped, FAIL or ERROR"""
     results = {}
-    for match in RESULT.finditer(text):
-        verdict, _, reason = match.group("rest").partition(" ")
-        name = match.group("name")
-        if not name.endswith("." + match.group(1)):
-            name += "." + match.group(1)
-        results[name.removeprefix("tests.")] = (verdict, reason.strip("'\""))
+    told = text.split("\n=====", 1)[0]
+    heads = list(HEAD.finditer(told))
+    for head, following in zip(heads, heads[1:] + [None]):
+        name = head.group(2)
+        if not name.endswith("." + head.group(1)):
+            name += "." + head.group(1)
+        verdicts = VERDICT.findall(told, head.end(), following.start() if following else len(told))
+        kind, _, reason = verdicts[-1] if verdicts else ("unknown", "", "")
+        results[name.removeprefix("tests.")] = (kind or "skipped", reason)
     return results
 
 
