@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,19 @@ TEST(GoldenConnections, FieldsAreWhereTsharkFindsThem) {
   EXPECT_EQ(rep.rnr_retry_count, 7);
   EXPECT_EQ(rep.local_guid, 0x505400fffe770002u);
   EXPECT_EQ(std::get<cm::Dreq>(messages[9].mad.message).remote_qpn.value, 0x1bu);
+}
+
+// The PSN in a message is the one with which its receiver starts: what the captured queue pairs did.
+TEST(GoldenConnections, TheStartingPsnIsThePeers) {
+  std::optional<Psn> first_of_client, first_of_server;
+  for (const RoceFrame& frame : load_golden("rxe-cm_write.pcap").frames) {
+    const auto packet = wire::parse(frame.datagram);
+    if (!packet || packet->headers.bth.opcode != wire::Opcode::rc_send_only) continue;
+    auto& first = frame.ip_udp.source == client ? first_of_client : first_of_server;
+    if (!first) first = packet->headers.bth.psn;
+  }
+  EXPECT_EQ(first_of_client, Psn{0xffb773}) << "as the REP says";
+  EXPECT_EQ(first_of_server, Psn{0x09018e}) << "as the REQ says";
 }
 
 // Our manager in the place of the client: with the same wishes its REQ is the kernel's, but for ids that are

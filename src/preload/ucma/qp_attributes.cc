@@ -43,7 +43,9 @@ void fill_rtr(const Identifier& identifier, ib_uverbs_qp_attr& attr) {
   attr.ah_attr = address_of_peer(identifier);
   attr.path_mtu = identifier.remote_end.path_mtu;
   attr.dest_qp_num = identifier.remote_end.qpn.value;
-  attr.rq_psn = identifier.remote_end.psn.value;
+  // "Starting PSN" is where the sender of the message wants the other to start, as captured sessions of the
+  // kernel show.
+  attr.rq_psn = identifier.local_end.psn.value;
   if (!is_reliable(identifier)) return;
   attr.qp_attr_mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   attr.max_dest_rd_atomic = responder_resources(identifier);
@@ -51,7 +53,7 @@ void fill_rtr(const Identifier& identifier, ib_uverbs_qp_attr& attr) {
 
 void fill_rts(const Identifier& identifier, ib_uverbs_qp_attr& attr) {
   attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-  attr.sq_psn = identifier.local_end.psn.value;
+  attr.sq_psn = identifier.remote_end.psn.value;
   if (!is_reliable(identifier)) return;
   attr.qp_attr_mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   attr.timeout = identifier.remote_end.ack_timeout;

@@ -32,7 +32,7 @@ using ListenerId = Id<struct ListenerIdTag>;
 struct LocalEnd {
   std::uint64_t guid = 0;
   Qpn qpn;
-  Psn psn;
+  Psn psn;  // with which the peer is to start
   std::uint32_t qkey = 0;
   std::uint8_t responder_resources = 0, initiator_depth = 0;
   std::uint8_t retry_count = 7, rnr_retry_count = 7;
@@ -53,7 +53,7 @@ struct ConnectRequest {
 // What the peer said of its side.
 struct RemoteEnd {
   Qpn qpn;
-  Psn psn;
+  Psn psn;  // with which we are to start
   std::uint32_t qkey = 0;
   std::uint8_t responder_resources = 0, initiator_depth = 0;  // as it sees it
   std::uint8_t retry_count = 0, rnr_retry_count = 0;
