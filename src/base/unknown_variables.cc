@@ -12,9 +12,9 @@ namespace beeline {
 namespace {
 
 constexpr std::string_view prefix = "BEELINE_";
-// What this project's scripts, build and tests read.
-constexpr std::array<std::string_view, 8> not_for_programs = {"TEST_", "TORCH_", "FUZZ",       "DEMO_",
-                                                              "BUILD", "LAB_",   "SKIP_TORCH", "WRITE_DOCS"};
+// What this project's scripts, build and tests read, and what `beeline run` tells its preload library.
+constexpr std::array<std::string_view, 9> not_for_users = {
+    "TEST_", "TORCH_", "FUZZ", "DEMO_", "BUILD", "LAB_", "SKIP_TORCH", "WRITE_DOCS", "RUN_TREE"};
 
 }  // namespace
 
@@ -29,7 +29,7 @@ std::vector<UnknownVariable> unknown_variables(const std::vector<std::string_vie
     const std::string_view rest = name.substr(prefix.size());
     const auto begins_rest = [&](std::string_view start) { return rest.starts_with(start); };
     if (std::find(known.begin(), known.end(), rest) != known.end() ||
-        std::any_of(not_for_programs.begin(), not_for_programs.end(), begins_rest))
+        std::any_of(not_for_users.begin(), not_for_users.end(), begins_rest))
       continue;
     const std::string_view meant = nearest(rest, known);
     unknown.push_back(
