@@ -169,7 +169,13 @@ class Manager {
     CommId id;
     friend auto operator<=>(const RequestKey&, const RequestKey&) = default;
   };
-  using QueuePairKey = std::pair<std::uint64_t, std::uint32_t>;  // GUID and QPN of the peer
+  // A queue pair of a peer. Others may know its GUID and number, so the address counts as well.
+  struct QueuePairKey {
+    IpAddress remote;
+    std::uint64_t guid = 0;
+    std::uint32_t qpn = 0;
+    friend auto operator<=>(const QueuePairKey&, const QueuePairKey&) = default;
+  };
   struct Connection {
     State state{};
     bool forgotten = false;

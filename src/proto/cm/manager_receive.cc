@@ -174,7 +174,7 @@ Manager::Verdict Manager::take_request(TimePoint now, const IpAddress& local, co
 bool Manager::claim_queue_pair(Connection& connection, std::uint64_t guid, Qpn qpn) {
   connection.remote_qpn = qpn;
   if (qpn == Qpn{}) return true;
-  const QueuePairKey key{guid, qpn.value};
+  const QueuePairKey key{connection.remote, guid, qpn.value};
   const auto found = queue_pairs_.find(key);
   if (found == queue_pairs_.end()) {
     queue_pairs_[key] = connection.id;
@@ -248,8 +248,10 @@ Manager::Verdict Manager::take_for_connection(TimePoint now, const IpAddress& lo
     return {Fate::taken};
   }
   // Its id must be the one we know; before a REP we know none, and a REJ or MRA of a REQ may have none.
-  const bool names_us =
-      connection->remote_id == CommId{} || ids.local == connection->remote_id || ids.local == CommId{};
+  const bool may_have_none = std::holds_alternative<wire::cm::Rej>(mad.message) ||
+                             std::holds_alternative<wire::cm::Mra>(mad.message);
+  const bool names_us = connection->remote_id == CommId{} || ids.local == connection->remote_id ||
+                        (may_have_none && ids.local == CommId{});
   if (connection->remote != remote || connection->local != local || !names_us) {
     ++counters_.not_from_peer;
     return {};

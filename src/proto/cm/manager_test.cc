@@ -186,6 +186,45 @@ TEST(Manager, AQueuePairHasOneConnection) {
   take(*pair.b, EventKind::request);
 }
 
+// A REQ from elsewhere that names the same queue pair is a stranger's claim.
+TEST(Manager, NobodyElseCanClaimAPeersQueuePair) {
+  Pair pair(1);
+  const Connected ids = connect(pair);
+  const IpAddress elsewhere = IpAddress::v4(10, 0, 0, 9);
+  wire::cm::Req req;
+  req.local_id = CommId{0x0300'0077};
+  req.service_id = test::service;
+  req.local_guid = pair.request().end.guid;
+  req.local_qpn = pair.request().end.qpn;
+  req.path_mtu = 3;
+  req.primary.local = elsewhere;
+  req.primary.remote = test::address_b;
+  emit(wire::cm::IpHeader{elsewhere, test::address_b, 1}, req.private_data);
+  pair.deliver({elsewhere, test::address_b, emit(Mad{1, 0, req})});
+  EXPECT_EQ(take(*pair.b, EventKind::request).remote, elsewhere);
+  EXPECT_EQ(pair.b->state(ids.b), State::established);
+  EXPECT_EQ(pair.b->counters().stale, 0u);
+}
+
+TEST(Manager, EndingAConnectionTakesBothIdsAndThePeersAddress) {
+  Pair pair(1);
+  const Connected ids = connect(pair);
+  const auto disconnect = [&](const IpAddress& from, CommId local, CommId remote) {
+    wire::cm::Dreq dreq;
+    dreq.local_id = local;
+    dreq.remote_id = remote;
+    pair.deliver({from, test::address_b, emit(Mad{1, 0, dreq})});
+  };
+  disconnect(test::address_a, CommId{}, ids.b);
+  disconnect(test::address_a, CommId{ids.a.value ^ 1}, ids.b);
+  disconnect(IpAddress::v4(10, 0, 0, 9), ids.a, ids.b);
+  EXPECT_EQ(pair.b->counters().not_from_peer, 3u);
+  EXPECT_EQ(pair.b->state(ids.b), State::established);
+  EXPECT_FALSE(pair.b->poll_event());
+  disconnect(test::address_a, ids.a, ids.b);
+  take(*pair.b, EventKind::disconnected);
+}
+
 TEST(Manager, TheForgottenTellTheirPeer) {
   Pair pair(1);
   const Connected ids = connect(pair);
