@@ -89,8 +89,11 @@ void HandOver::part_from(Descriptor& peer) {
 
 // Each listens before it looks for others: of two that come at once, one at least sees the other.
 void HandOver::meet_others(TimePoint now) {
+  arrival_ = false;
   for (std::size_t slot = 0; slot < outgoing_.size(); ++slot)
-    if (slot != slot_.value && !outgoing_[slot]) connect_to(Slot{static_cast<std::uint8_t>(slot)}, now);
+    if (slot != slot_.value && !outgoing_[slot] &&
+        connect_to(Slot{static_cast<std::uint8_t>(slot)}, now) == Outcome::full)
+      arrival_ = true;  // it is there, and is to be met yet
 }
 
 HandOver::HandOver(ClaimedSlot claimed, Descriptor epoll)
@@ -140,9 +143,13 @@ HandOver::Outcome HandOver::pass(Slot slot, const HandOverMessage& message, Byte
 }
 
 int HandOver::pass_to_all(const HandOverMessage& message, Bytes payload, TimePoint now) {
+  if (arrival_) {
+    refused_until_.fill(TimePoint{});  // whoever came may have a slot that was free a moment ago
+    meet_others(now);
+  }
   int passed = 0;
-  for (int slot = 0; slot < slot_count; ++slot)
-    if (slot != slot_.value &&
+  for (std::size_t slot = 0; slot < outgoing_.size(); ++slot)
+    if (outgoing_[slot] &&
         pass(Slot{static_cast<std::uint8_t>(slot)}, message, payload, now) == Outcome::passed)
       ++passed;
   return passed;
@@ -165,6 +172,7 @@ void HandOver::admit(Descriptor peer, std::uint64_t& refused) {
   if (!watch(peer.get(), static_cast<std::uint32_t>(place - incoming_.begin()))) return;
   *place = std::move(peer);
   ++peers_;
+  arrival_ = true;
 }
 
 // True when `out` was filled.

@@ -73,7 +73,8 @@ class HandOver {
 
   // To the owner of `slot`. refused: nobody owns it, or a foreign user does.
   Outcome pass(Slot slot, const HandOverMessage& message, Bytes payload, TimePoint now);
-  // To all others of our user. How many got it.
+  // To all others of our user. How many got it. Cheap enough for what strangers send: slots are looked
+  // through only after somebody came.
   int pass_to_all(const HandOverMessage& message, Bytes payload, TimePoint now);
   // Accepts new peers and takes at most out.size() and batch_max messages. Adds what it threw away to
   // `refused`.
@@ -103,6 +104,7 @@ class HandOver {
   std::vector<std::byte> buffers_;
   int peers_ = 0;
   bool departure_ = false;
+  bool arrival_ = true;  // since we connected to everybody
 };
 
 }  // namespace beeline::port

@@ -143,6 +143,50 @@ TEST(HandOver, WhoComesLaterMeetsThoseWhoAreThereAndBothHearOfTheEnd) {
   EXPECT_LT((*third)->peers(), with_third);
 }
 
+// Whether there is one more message for it; it accepts first, then reads.
+bool hears(HandOver& one) {
+  HandOver::Received got[4];
+  std::uint64_t refused = 0;
+  const TimePoint end = monotonic_now() + patience;
+  while (monotonic_now() < end)
+    if (one.receive(got, refused) > 0) return true;
+  return false;
+}
+
+TEST(HandOver, PassesToAllWhoCameSince) {
+  auto first = HandOver::create();
+  ASSERT_TRUE(first);
+  const Packet packet = packet_for(Slot{0});
+  std::vector<std::unique_ptr<HandOver>> others;
+  for (std::size_t count = 1; count <= 3; ++count) {
+    (*first)->pass_to_all(example(), packet, {});  // to note which slots have no owner
+    auto other = HandOver::create();
+    ASSERT_TRUE(other);
+    (*other)->meet_others({});
+    others.push_back(std::move(*other));
+    HandOver::Received got[4];
+    std::uint64_t refused = 0;
+    const int before = (*first)->peers();
+    const TimePoint end = monotonic_now() + patience;
+    while ((*first)->peers() == before && monotonic_now() < end) (*first)->receive(got, refused);
+    EXPECT_GE((*first)->pass_to_all(example(), packet, {}), static_cast<int>(count));
+    EXPECT_TRUE(hears(*others.back()));
+  }
+}
+
+// Strangers' datagrams must not make us look through all slots each time.
+TEST(HandOver, SeeksNobodyWhoDidNotComeToUs) {
+  auto first = HandOver::create();
+  ASSERT_TRUE(first);
+  const Packet packet = packet_for(Slot{0});
+  (*first)->pass_to_all(example(), packet, {});
+  const auto silent = claim_slot();
+  ASSERT_TRUE(silent);
+  const TimePoint later = TimePoint{} + 10s;  // what is remembered about slots without owners is forgotten
+  (*first)->pass_to_all(example(), packet, later);
+  EXPECT_LT(::accept4(silent->listener.get(), nullptr, nullptr, SOCK_CLOEXEC), 0) << "it was looked for";
+}
+
 // --- what the port makes of a hostile peer ---
 
 class Hostile : public ::testing::Test {
