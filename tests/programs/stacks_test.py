@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from place import OneHost, Program, free_port, on_card, run
+from place import OneHost, Program, free_port, on_card, places, run
 
 HERE = Path(__file__).resolve().parent
 
@@ -20,56 +20,91 @@ UCX_OPERATIONS = [(kind, size) for kind in ("tag_lat", "stream_lat", "ucp_put_la
 UCX_OPERATIONS += [(kind, 8) for kind in ("ucp_add", "ucp_fadd", "ucp_swap", "ucp_cswap")]
 
 
-class Stacks(unittest.TestCase):
+def domains(place):
+    """What libfabric calls the device. It leaves loopback interfaces out for connections, for datagrams not."""
+    datagrams = {"dgram": f"{place.device}-dgram"}
+    return datagrams if place.interface == "lo" else {**datagrams, "msg": place.device}
+
+
+def ucx_variables(place, transports):
+    return {"UCX_TLS": transports, "UCX_NET_DEVICES": f"{place.device}:1", "UCX_IB_GID_INDEX": "0"}
+
+
+class Pairs(unittest.TestCase):
+    """Client and server, on one host and in two network namespaces."""
+
     @classmethod
     def setUpClass(cls):
-        cls.place = OneHost()
-        # libfabric's names. It leaves loopback interfaces out for connections, for datagrams not.
-        cls.domains = {"dgram": f"{cls.place.device}-dgram"}
-        if cls.place.interface != "lo":
-            cls.domains["msg"] = cls.place.device
+        cls.places = [make() for make in places()]
 
-    def both_end(self, server, client, title):
-        """Both programs, to their ends; returns what they said."""
-        statuses = client.wait(), server.wait()
-        told = f"{title}\nclient:\n{client.output()}\nserver:\n{server.output()}"
-        self.assertEqual(statuses, (0, 0), told)
-        return told
+    @classmethod
+    def tearDownClass(cls):
+        for place in cls.places:
+            place.close()
 
-    def in_pair(self, server_words, client_words, port, title, env=None):
-        server = Program(on_card(*server_words), env)
+    def in_pair(self, place, server_words, client_words, port, env=None):
+        """Both programs, to their ends, which must be good. Returns what they said."""
+        server = Program(place.words(0, on_card(*server_words)), env)
         client = None
         try:
             server.await_listening(port)
-            client = Program(on_card(*client_words, self.place.address), env)
-            return self.both_end(server, client, title)
+            client = Program(place.words(1, on_card(*client_words, place.address)), env)
+            statuses = client.wait(), server.wait()
         finally:
             server.kill()
             if client is not None:
                 client.kill()
+        told = f"{client_words} ({place.name})\nclient:\n{client.output()}\nserver:\n{server.output()}"
+        self.assertEqual(statuses, (0, 0), told)
+        return told
 
-    def ucx(self, transports):
-        return {"UCX_TLS": transports, "UCX_NET_DEVICES": f"{self.place.device}:1", "UCX_IB_GID_INDEX": "0"}
+    def ucx_perftest(self, transports):
+        for place in self.places:
+            for kind, size in UCX_OPERATIONS:
+                with self.subTest(place=place.name, kind=kind, size=size):
+                    port = free_port()
+                    server = ["ucx_perftest", "-p", port]
+                    client = [*server, "-t", kind, "-s", size, "-n", 200, "-w", 10]
+                    told = self.in_pair(place, server, client, port,
+                                        {**os.environ, **ucx_variables(place, transports)})
+                    self.assertRegex(told, r"Final:\s+200 ")
 
-    def ucx_perftest(self, transports, kind, size):
-        port = free_port()
-        server = ["ucx_perftest", "-p", port]
-        told = self.in_pair(server, [*server, "-t", kind, "-s", size, "-n", 200, "-w", 10], port,
-                            f"{transports} {kind} {size}", {**os.environ, **self.ucx(transports)})
-        self.assertRegex(told, r"Final:\s+200 ")
+    def test_ucx_over_reliable_connections(self):
+        self.ucx_perftest(RC)
+
+    def test_ucx_over_datagrams(self):
+        self.ucx_perftest(UD)
+
+    def test_ucx_finds_the_card_by_itself(self):
+        for place in self.places:
+            with self.subTest(place=place.name):
+                port = free_port()
+                server = ["ucx_perftest", "-p", port]
+                self.in_pair(place, server, [*server, "-t", "tag_lat", "-n", 200], port,
+                             {**os.environ, "UCX_TLS": "ib"})
+
+    def test_libfabric_pings(self):
+        for place in self.places:
+            for kind, domain in domains(place).items():
+                with self.subTest(place=place.name, kind=kind):
+                    port = free_port()
+                    words = ["fi_pingpong", "-p", "verbs", "-e", kind, "-d", domain, "-c", "-I", 20]
+                    told = self.in_pair(place, [*words, "-B", port], [*words, "-P", port], port)
+                    self.assertRegex(told, r"(?m)^1k +20 +=20 ")
+
+
+class OnOneHost(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = OneHost()
 
     def all_reduce(self, program, transports):
-        variables = [word for name, value in self.ucx(transports).items() for word in ("-x", f"{name}={value}")]
+        variables = [word for name, value in ucx_variables(self.place, transports).items()
+                     for word in ("-x", f"{name}={value}")]
         ranks = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2, "--mca", "pml", "ucx", *variables]
         done = run(*on_card(*ranks, program), timeout=300)
         self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
         self.assertEqual(sorted(done.stdout.splitlines()), [f"rank {rank} of 2: 0 wrong" for rank in range(2)])
-
-    def fi_pingpong(self, kind):
-        port = free_port()
-        words = ["fi_pingpong", "-p", "verbs", "-e", kind, "-d", self.domains[kind], "-c", "-I", 20]
-        told = self.in_pair([*words, "-B", port], [*words, "-P", port], port, f"fi_pingpong {kind}")
-        self.assertRegex(told, r"(?m)^1k +20 +=20 ")
 
     def test_ucx_shows_the_device(self):
         done = run(*on_card("ucx_info", "-d"))
@@ -77,32 +112,11 @@ class Stacks(unittest.TestCase):
         for transport in ("rc_verbs", "ud_verbs"):
             self.assertRegex(done.stdout, rf"Transport: {transport}\n#\s+Device: {self.place.device}:1")
 
-    def test_ucx_over_reliable_connections(self):
-        for kind, size in UCX_OPERATIONS:
-            with self.subTest(kind=kind, size=size):
-                self.ucx_perftest(RC, kind, size)
-
-    def test_ucx_over_datagrams(self):
-        for kind, size in UCX_OPERATIONS:
-            with self.subTest(kind=kind, size=size):
-                self.ucx_perftest(UD, kind, size)
-
-    def test_ucx_finds_the_card_by_itself(self):
-        port = free_port()
-        server = ["ucx_perftest", "-p", port]
-        self.in_pair(server, [*server, "-t", "tag_lat", "-n", 200], port, "UCX chooses the device",
-                     {**os.environ, "UCX_TLS": "ib"})
-
     def test_libfabric_sees_the_card(self):
         done = run(*on_card("fi_info", "-p", "verbs"))
         self.assertEqual(done.returncode, 0, done)
-        for kind, domain in self.domains.items():
+        for kind, domain in domains(self.place).items():
             self.assertRegex(done.stdout, rf"domain: {domain}\n.*\n +type: FI_EP_{kind.upper()}\n")
-
-    def test_libfabric_pings(self):
-        for kind in self.domains:
-            with self.subTest(kind=kind):
-                self.fi_pingpong(kind)
 
     def test_open_mpi_reduces(self):
         with tempfile.TemporaryDirectory() as directory:
