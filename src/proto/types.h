@@ -145,8 +145,9 @@ struct Completion {
   Qpn qpn{};
   bool has_invalidated = false;  // a SEND with invalidate made `invalidated` invalid
   Key invalidated{};
-  bool has_grh = false;  // datagrams: the first 40 bytes of the buffer hold the GRH area
-  Qpn source_qpn{};      // datagrams
+  bool has_grh = false;      // datagrams: the first 40 bytes of the buffer hold the GRH area
+  bool grh_is_ipv4 = false;  // and its last 20 are an IPv4 header
+  Qpn source_qpn{};          // datagrams
 };
 
 // Access rights of a region or queue pair (bits as in enum ibv_access_flags).

@@ -137,7 +137,7 @@ int Host::query_route(File& file, Bytes in, std::uint16_t out_bytes) {
     if (identifier == nullptr) return error;
     store(identifier->source, response.src_addr);
     store(identifier->destination, response.dst_addr);
-    if (identifier->place) {
+    if (identifier->shows_device()) {
       const nic::Device& device = card_.devices()[static_cast<std::size_t>(identifier->place->device)];
       response.node_guid = __builtin_bswap64(device.guid);
       response.ibdev_index = static_cast<std::uint32_t>(identifier->place->device);

@@ -155,6 +155,20 @@ rdma_ucm_conn_param parameters(std::uint32_t qpn, const char* data) {
   return param;
 }
 
+TEST_F(HostTest, ALoopbackAddressOnlyBoundToStandsForAnyDevice) {
+  Channel channel(*host_);
+  std::uint32_t id = 0;
+  const std::uint16_t port = listening(channel, id);
+  const auto bound = channel.query(id);
+  EXPECT_EQ(bound.node_guid, 0u);
+  EXPECT_EQ(bound.port_num, 0);
+  EXPECT_EQ(bound.num_paths, 0u);
+  sockaddr_in source{};
+  std::memcpy(&source, &bound.src_addr, sizeof source);
+  EXPECT_EQ(source.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+  EXPECT_EQ(source.sin_port, htons(port));
+}
+
 TEST_F(HostTest, AConnectionFromBeginningToEnd) {
   Channel server(*host_), client(*host_);
   std::uint32_t listener = 0;
@@ -175,6 +189,7 @@ TEST_F(HostTest, AConnectionFromBeginningToEnd) {
 
   const auto request = server.expect(EventType::connect_request);
   EXPECT_EQ(request.uid, 100u) << "the listener's";
+  EXPECT_NE(server.query(request.id).node_guid, 0u);
   EXPECT_EQ(request.param.conn.qp_num, 0x42u);
   EXPECT_EQ(request.param.conn.responder_resources, 5);
   EXPECT_EQ(request.param.conn.initiator_depth, 3);

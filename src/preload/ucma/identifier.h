@@ -48,6 +48,12 @@ struct Identifier {
   bool is_datagram() const {
     return space == wire::cm::PortSpace::udp || space == wire::cm::PortSpace::ipoib;
   }
+  // As in the kernel, a loopback address that is only bound to stands for any device: libfabric asks for
+  // "localhost", and then looks at the devices that are left.
+  bool shows_device() const {
+    const bool only_bound = stage == Stage::bound || stage == Stage::listening;
+    return place && !(only_bound && source.address.is_loopback());
+  }
   std::uint64_t service_id(std::uint16_t port) const { return wire::cm::service_id(space, port); }
 };
 

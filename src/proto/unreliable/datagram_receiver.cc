@@ -43,11 +43,11 @@ bool DatagramReceiver::deliver(const wire::PacketView& packet, const Arrival& ar
     fail_unreachable(operations_);
     return false;
   }
-  complete(packet);
+  complete(packet, arrival);
   return true;
 }
 
-void DatagramReceiver::complete(const wire::PacketView& packet) {
+void DatagramReceiver::complete(const wire::PacketView& packet, const Arrival& arrival) {
   Completion completion;
   completion.opcode = WcOpcode::receive;
   completion.solicited = packet.headers.bth.solicited;
@@ -55,6 +55,7 @@ void DatagramReceiver::complete(const wire::PacketView& packet) {
   completion.immediate = packet.info->has_immediate ? packet.headers.immediate : 0;
   completion.byte_length = static_cast<std::uint32_t>(grh_bytes + packet.payload.size());
   completion.has_grh = true;
+  completion.grh_is_ipv4 = arrival.destination.is_v4();
   completion.source_qpn = packet.headers.deth.source;
   operations_.receives().complete(completion);
 }

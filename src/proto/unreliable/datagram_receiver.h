@@ -19,7 +19,7 @@ class DatagramReceiver {
  private:
   bool accepts(const wire::PacketView& packet) const;
   bool deliver(const wire::PacketView& packet, const Arrival& arrival);
-  void complete(const wire::PacketView& packet);
+  void complete(const wire::PacketView& packet, const Arrival& arrival);
 
   Operations& operations_;
   QpCounters& counters_;

@@ -65,7 +65,9 @@ TEST_F(DatagramReceiverTest, TellsWhereADatagramCameFrom) {
 TEST_F(DatagramReceiverTest, TheGrhAreaHoldsTheIpv4Header) {
   solo.receive(100, 1);
   give(9, {IpAddress::v4(192, 168, 7, 1), IpAddress::v4(10, 1, 2, 3), 0xB8, 61});
-  ASSERT_EQ(solo.completions().size(), 1u);
+  const auto completions = solo.completions();
+  ASSERT_EQ(completions.size(), 1u);
+  EXPECT_TRUE(completions[0].grh_is_ipv4);
   for (const std::byte b : buffer().first(20)) EXPECT_EQ(b, std::byte{0});
   iphdr ip{};
   std::memcpy(&ip, buffer().data() + 20, sizeof ip);
@@ -103,7 +105,9 @@ TEST_F(DatagramReceiverTest, TheGrhAreaHoldsTheIpv6Header) {
     destination.bytes[i] = static_cast<std::uint8_t>(0x20 + i);
   }
   give(9, {source, destination, 0xB8, 61});
-  ASSERT_EQ(solo.completions().size(), 1u);
+  const auto completions = solo.completions();
+  ASSERT_EQ(completions.size(), 1u);
+  EXPECT_FALSE(completions[0].grh_is_ipv4);
   ip6_hdr ip{};
   static_assert(sizeof ip == 40);
   std::memcpy(&ip, buffer().data(), sizeof ip);

@@ -137,6 +137,14 @@ unsigned wc_flags_of(const proto::Completion& completion) {
   return flags;
 }
 
+std::uint8_t service_level_of(const proto::Completion& completion) {
+  constexpr std::uint8_t udp = 8;
+  constexpr std::uint8_t ipv4 = 2;
+  constexpr std::uint8_t ipv6 = 1;
+  if (!completion.has_grh) return 0;
+  return udp | (completion.grh_is_ipv4 ? ipv4 : ipv6);
+}
+
 void from_completion(const proto::Completion& completion, ibv_wc& out) {
   out = {};
   out.wr_id = completion.wr_id;
@@ -146,6 +154,7 @@ void from_completion(const proto::Completion& completion, ibv_wc& out) {
   out.byte_len = completion.byte_length;
   out.src_qp = completion.source_qpn.value;
   out.wc_flags = wc_flags_of(completion);
+  out.sl = service_level_of(completion);
   if (completion.has_immediate) out.imm_data = htonl(completion.immediate);
   if (completion.has_invalidated) out.invalidated_rkey = completion.invalidated.value;
 }

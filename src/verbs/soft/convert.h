@@ -35,6 +35,11 @@ std::optional<proto::QpType> to_service(ibv_qp_type type);
 std::optional<proto::WrOpcode> to_opcode(ibv_wr_opcode opcode);
 ibv_wc_opcode from_opcode(proto::WcOpcode opcode);
 unsigned wc_flags_of(const proto::Completion& completion);
+// The service level of a datagram's completion. Ethernet has none; RoCE v2 wants "a flag that indicates if
+// the received frame is an IPv4, IPv6 or RoCE packet" (IBTA annex A17.4.5.1), for which the verbs have no
+// field, and cards tell it here: bit 3 for a UDP header, then 2 for IPv4, 1 for IPv6. UCX finds the address
+// in the GRH area by it.
+std::uint8_t service_level_of(const proto::Completion& completion);
 void from_completion(const proto::Completion& completion, ibv_wc& out);
 
 }  // namespace beeline::verbs::soft

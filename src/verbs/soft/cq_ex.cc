@@ -66,9 +66,9 @@ void extend(Cq& cq) {
   out.read_qp_num = [](ibv_cq_ex* current) { return completion(current).qpn.value; };
   out.read_src_qp = [](ibv_cq_ex* current) { return completion(current).source_qpn.value; };
   out.read_wc_flags = [](ibv_cq_ex* current) { return wc_flags_of(completion(current)); };
-  // Ethernet has neither LIDs nor service levels.
+  out.read_sl = [](ibv_cq_ex* current) { return service_level_of(completion(current)); };
+  // Ethernet has no LIDs.
   out.read_slid = [](ibv_cq_ex*) { return std::uint32_t{0}; };
-  out.read_sl = [](ibv_cq_ex*) { return std::uint8_t{0}; };
   out.read_dlid_path_bits = [](ibv_cq_ex*) { return std::uint8_t{0}; };
   // Not offered: a queue for which they were asked was refused. A program that calls them anyhow reads zero.
   out.read_completion_ts = [](ibv_cq_ex*) { return std::uint64_t{0}; };

@@ -43,7 +43,8 @@ TEST_F(Operations, SendArrivesWithItsImmediate) {
         EXPECT_EQ(received.qp_num, b_->qp->qp_num);
         EXPECT_EQ(received.byte_len, front + bytes);
         EXPECT_EQ(received.vendor_err, 0u);
-        EXPECT_EQ(received.pkey_index + received.slid + received.sl + received.dlid_path_bits, 0);
+        EXPECT_EQ(received.pkey_index + received.slid + received.dlid_path_bits, 0);
+        EXPECT_EQ(received.sl, type == IBV_QPT_UD ? 8 + 2 : 0) << "IPv4 under UDP";
         const unsigned immediate = opcode == IBV_WR_SEND_WITH_IMM ? unsigned{IBV_WC_WITH_IMM} : 0;
         const unsigned grh = type == IBV_QPT_UD ? unsigned{IBV_WC_GRH} : 0;
         EXPECT_EQ(received.wc_flags, immediate | grh);
