@@ -149,6 +149,7 @@ Result<void> Endpoint::connect(const EndpointInfo& peer) {
     return fail(Errc::protocol, "the peer described {} queue pairs, MTU {} and {} READs: nonsense",
                 peer.queue_pairs.size(), peer.mtu_bytes, peer.reads);
   peer_ = peer;
+  own_address_.emplace(device_.gid.gid);
   mtu_bytes_ = std::min(device_.mtu_bytes, peer.mtu_bytes);
   verbs::ConnectOptions options;
   options.port = device_.port;
@@ -173,9 +174,12 @@ bool Endpoint::data_in_order() const {
 }
 
 Error Endpoint::failed(std::size_t lane, std::string_view operation, ibv_wc_status status) const {
-  return {Errc::io, fmt::format("{} on queue pair {} ({} QPN 0x{:06x} -> {} QPN 0x{:06x}) failed: {}",
-                                operation, lane, to_string(device_.gid.gid), lanes_[lane].qp->qp_num,
-                                to_string(peer_.gid), lanes_[lane].peer.qpn, verbs::describe(status))};
+  Error error{Errc::io, fmt::format("{} on queue pair {} ({} QPN 0x{:06x} -> {} QPN 0x{:06x}) failed: {}",
+                                    operation, lane, to_string(device_.gid.gid), lanes_[lane].qp->qp_num,
+                                    to_string(peer_.gid), lanes_[lane].peer.qpn, verbs::describe(status))};
+  if (const std::string loss = own_address_ ? own_address_->loss() : ""; !loss.empty())
+    error.message += "; " + loss;
+  return error;
 }
 
 }  // namespace beeline::perf

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "perf/message.h"
 #include "perf/options.h"
+#include "verbs/own_address.h"
 #include "verbs/verbs.h"
 
 namespace beeline::perf {
@@ -76,7 +78,8 @@ class Endpoint {
   std::uint32_t inline_bytes() const { return inline_bytes_; }
   std::uint32_t receive_depth() const { return receive_depth_; }
 
-  // "RDMA WRITE on queue pair 0 (10.0.0.1 QPN 0x11 -> 10.0.0.2 QPN 0x12) failed: …"
+  // "RDMA WRITE on queue pair 0 (10.0.0.1 QPN 0x11 -> 10.0.0.2 QPN 0x12) failed: …", and whether our own
+  // address has been taken away since connect().
   Error failed(std::size_t lane, std::string_view operation, ibv_wc_status status) const;
 
  private:
@@ -92,6 +95,7 @@ class Endpoint {
   verbs::CompletionQueue cq_;
   std::vector<Lane> lanes_;
   EndpointInfo peer_;
+  std::optional<verbs::OwnAddress> own_address_;  // once it is chosen
   std::uint32_t mtu_bytes_ = 0;
   std::uint32_t inline_bytes_ = 0;
   std::uint32_t receive_depth_ = 0;

@@ -1,6 +1,9 @@
 #include "port/udp/handover.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
 
 #include "base/clock.h"
 #include "base/random.h"
@@ -250,12 +253,19 @@ TEST_F(Hostile, BothWaysInRespectASmallSpan) {
 }
 
 TEST_F(Hostile, ManyConnectionsAreBounded) {
+  // Both ends of the crowd's connections are in this process, which must have some descriptors left.
+  constexpr rlim_t most = 600;
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlim_t crowd_size = std::min(most, (limit.rlim_cur - open_descriptors()) / 3);
   std::vector<Descriptor> crowd;
   // Other processes of this host may join and leave meanwhile: a connection each.
   constexpr std::ptrdiff_t neighbours = 64;
   const auto before = static_cast<std::ptrdiff_t>(open_descriptors());
   const auto gained = [&] { return static_cast<std::ptrdiff_t>(open_descriptors()) - before; };
-  for (int i = 0; i < 600; ++i) {
+  for (rlim_t i = 0; i < crowd_size; ++i) {
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const SlotName name(port_->slot());
     if (::connect(socket.get(), name.get(), name.length) == 0) crowd.push_back(std::move(socket));

@@ -32,6 +32,17 @@ int attach(int socket, std::span<sock_filter> code) {
   return ::setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0 ? 0 : errno;
 }
 
+int attach_closed_filter(int socket) {
+  sock_filter code[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
+  return attach(socket, code);
+}
+
+// What came between socket() and the first filter. Bounded: nothing is added any more.
+void drain(int socket) {
+  std::byte byte;
+  while (::recv(socket, &byte, sizeof byte, MSG_DONTWAIT) >= 0) continue;
+}
+
 // Offsets count from the IP header; a load behind the end drops the packet.
 int attach_raw_filter(int socket, Slot own) {
   sock_filter code[] = {
@@ -63,14 +74,18 @@ bool may_see_ip_headers() {
 Result<Descriptor> open_raw_socket(const IpAddress& address, Slot own) {
   Descriptor socket(::socket(AF_INET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP));
   if (!socket) return fail_errno(errno, fmt::format("cannot make a raw socket for {}", to_string(address)));
-  // The filter first: between socket() and bind() there would be everybody's packets in it.
-  if (const int error = attach_raw_filter(socket.get(), own))
+  // Before it is bound, a raw socket gets what comes to any address of the host; packets for our slot may be
+  // among it, where the slot's last owner had connections. So it gets nothing until then.
+  if (const int error = attach_closed_filter(socket.get()))
     return fail_errno(error, "cannot filter a raw socket");
   grow_receive_buffer(socket);
   SocketAddress name;
   const socklen_t length = fill(name, address, 0, 0);
   if (::bind(socket.get(), &name.any, length) != 0)
     return fail_errno(errno, fmt::format("cannot bind a raw socket to {}", to_string(address)));
+  drain(socket.get());
+  if (const int error = attach_raw_filter(socket.get(), own))
+    return fail_errno(error, "cannot filter a raw socket");
   return socket;
 }
 

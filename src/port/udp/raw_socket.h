@@ -7,8 +7,9 @@
 // UDP socket stays: it holds the port, so that no ICMP answers for us, takes probes and what
 // others must get by hand-over, and drops what the raw socket has.
 //
-// The two filters are complements: each datagram is taken exactly once. Datagrams to queue pair 1, which have no
-// slot, stay with the UDP sockets: every raw socket would have a copy, and one process must answer.
+// Until the raw socket is bound to its address it takes nothing. The two filters are complements: each
+// datagram is taken exactly once. Datagrams to queue pair 1, which have no slot, stay with the UDP sockets:
+// every raw socket would have a copy, and one process must answer.
 #pragma once
 
 #include <optional>

@@ -128,6 +128,31 @@ class WithHeaders : public ::testing::Test {
   Descriptor sender_;
 };
 
+// Until it is bound, a raw socket is everybody's: what comes then must not stay in it.
+TEST(RawSocket, HasNothingThatCameToOtherAddresses) {
+  if (!may_see_ip_headers()) return (void)std::puts("needs CAP_NET_RAW: not run");
+  const Slot slot{200};
+  const IpAddress other = own_address(8), address = own_address(15);
+  const auto receiver = open_data_socket(other, 0);  // else its sender is told that nobody is there
+  ASSERT_TRUE(receiver);
+  const pid_t flood = ::fork();
+  if (flood == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const Packet packet = packet_for(slot);
+    for (Stranger stranger(other);;) stranger.send(other, packet);
+  }
+  std::array<std::byte, 64> buffer;
+  int strays = 0;
+  for (int i = 0; i < 300; ++i) {
+    const auto raw = open_raw_socket(address, slot);
+    ASSERT_TRUE(raw);
+    while (::recv(raw->get(), buffer.data(), buffer.size(), MSG_DONTWAIT) >= 0) ++strays;
+  }
+  ::kill(flood, SIGKILL);
+  ::waitpid(flood, nullptr, 0);
+  EXPECT_EQ(strays, 0);
+}
+
 TEST_F(WithHeaders, ShowsIdentificationAndFlagsOnce) {
   if (!strict_) return;
   const Packet payload = packet_for(strict_->slot(), 5);

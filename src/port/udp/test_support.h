@@ -122,6 +122,8 @@ inline void pump(Port& port, int times) {
 inline std::size_t open_descriptors() {
   std::size_t count = 0;
   DIR* directory = ::opendir("/proc/self/fd");
+  EXPECT_NE(directory, nullptr) << "no descriptor is left to look with";
+  if (directory == nullptr) return 0;
   while (::readdir(directory) != nullptr) ++count;
   ::closedir(directory);
   return count;
