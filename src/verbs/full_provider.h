@@ -22,6 +22,11 @@ class FullProvider : public Provider {
   virtual bool owns_device(const ibv_device* device) = 0;
   virtual bool owns(const void* object) = 0;
 
+  // Closes a device as a program of others may: whatever was made from it and is still there goes first, in
+  // the order that works, and events that were not acknowledged count as if they were. (With hardware the
+  // kernel does that.) perftest, for one, leaves things behind.
+  virtual int close_device_with_all(ibv_context* context) = 0;
+
   virtual int get_device_index(ibv_device* device) = 0;
   virtual int query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* out) = 0;
   virtual int query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* out) = 0;

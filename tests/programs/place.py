@@ -102,7 +102,16 @@ class TwoNamespaces:
             for words in (["addr", "add", f"10.98.0.{number}/24", "dev", self.interface], ["link", "set", "lo", "up"],
                           ["link", "set", self.interface, "mtu", "4200", "up"]):
                 subprocess.run(["ip", "-n", space, *words], check=True)
+        for space in self.spaces:
+            self.await_carrier(space)
         self.device = device_of(self.interface, self.words(0, []))
+
+    def await_carrier(self, space):
+        """The kernel tells of a new cable's state up to a second later; until then the port is down."""
+        end = time.monotonic() + STEP_S
+        while " UP " not in run("ip", "-n", space, "-br", "link", "show", self.interface).stdout:
+            assert time.monotonic() < end, f"{self.interface} in {space} does not come up"
+            time.sleep(0.02)
 
     @staticmethod
     def reason_against():
@@ -160,7 +169,9 @@ def pair(test, place, words, extra_client=(), port_option="-p", env=None):
     try:
         server.await_listening(port)
         client = Program(place.words(1, on_card(*common, *extra_client, place.address)), env)
-        statuses = client.wait(), server.wait()
+        # A server whose client has failed waits for another.
+        status = client.wait()
+        statuses = status, server.wait(STEP_S if status == 0 else 5)
     finally:
         server.kill()
         if client is not None:

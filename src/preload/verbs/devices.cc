@@ -155,7 +155,7 @@ BEELINE_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   return about<&FullProvider::open_device, &Real::ibv_open_device, ibv_context*>(device, nullptr);
 }
 BEELINE_EXPORT int ibv_close_device(ibv_context* context) {
-  return route<&FullProvider::close_device, &Real::ibv_close_device>(context);
+  return route<&FullProvider::close_device_with_all, &Real::ibv_close_device>(context);
 }
 BEELINE_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
   if (is_ours(cmd_fd) || real_functions().ibv_import_device == nullptr)

@@ -27,6 +27,13 @@ std::uint32_t AsyncEvents::detach(AsyncSource& source) {
   return source.delivered_;
 }
 
+void AsyncEvents::forgive(AsyncSource& source, pthread_mutex_t& mutex, std::uint32_t& completed) {
+  const std::lock_guard guard(lock_);
+  pthread_mutex_lock(&mutex);
+  completed = source.delivered_;
+  pthread_mutex_unlock(&mutex);
+}
+
 void AsyncEvents::raise(AsyncSource& source, ibv_event_type type) {
   const std::lock_guard guard(lock_);
   const auto end = source.waiting_.begin() + static_cast<std::ptrdiff_t>(source.waiting_count_);

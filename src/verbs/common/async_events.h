@@ -39,6 +39,8 @@ class AsyncEvents {
   void attach(AsyncSource& source);
   // Drops what was not fetched; how many were, since the beginning.
   std::uint32_t detach(AsyncSource& source);
+  // What was fetched counts as acknowledged, in the object's own counter.
+  void forgive(AsyncSource& source, pthread_mutex_t& mutex, std::uint32_t& completed);
   void raise(AsyncSource& source, ibv_event_type type);  // from any thread; does not block
   // Blocks as the application's O_NONBLOCK on the descriptor says. 0, or -1 with errno.
   int next(ibv_async_event* out);

@@ -56,6 +56,13 @@ void EventChannel::detach(EventedCq* cq) {
   pthread_mutex_unlock(&cq->mutex);
 }
 
+void EventChannel::forgive(EventedCq* cq) {
+  const std::lock_guard guard(lock_);
+  pthread_mutex_lock(&cq->mutex);
+  cq->comp_events_completed = cq->delivered;
+  pthread_mutex_unlock(&cq->mutex);
+}
+
 bool EventChannel::attached() const {
   const std::lock_guard guard(lock_);
   return refcnt > 0;

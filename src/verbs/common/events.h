@@ -42,6 +42,8 @@ class EventChannel : public ibv_comp_channel {
   // Drops what was not fetched, then waits until all that was fetched is acknowledged.
   void detach(EventedCq* cq);
   bool attached() const;
+  // What was fetched counts as acknowledged.
+  void forgive(EventedCq* cq);
 
   void raise(EventedCq* cq);  // from any thread; does not block
   // Blocks as the application's O_NONBLOCK on the descriptor says. 0, or -1 with errno.

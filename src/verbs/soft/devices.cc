@@ -107,6 +107,46 @@ int SoftProvider::close_device(ibv_context* context) {
   return 0;
 }
 
+namespace {
+
+// Nobody will acknowledge an event of an object that its program forgot.
+void forgive_events(ibv_cq* cq) {
+  if (mine(cq)->reports_to != nullptr) mine(cq)->reports_to->forgive(mine(cq));
+  mine(cq)->owner->async_events().forgive(mine(cq)->async, cq->mutex, cq->async_events_completed);
+}
+void forgive_events(ibv_qp* qp) {
+  mine(qp)->owner->async_events().forgive(mine(qp)->async, qp->mutex, qp->events_completed);
+}
+void forgive_events(ibv_srq* srq) {
+  mine(srq)->owner->async_events().forgive(mine(srq)->async, srq->mutex, srq->events_completed);
+}
+void forgive_events(void*) {}  // the others have none
+
+}  // namespace
+
+template <class Base>
+void SoftProvider::sweep(ibv_context* context, int (SoftProvider::*destroy)(Base*)) {
+  constexpr Kind kind = std::remove_pointer_t<decltype(mine(std::declval<Base*>()))>::kind;
+  for (const void* object : live_.made_from(context, kind)) {
+    auto* left = static_cast<Base*>(const_cast<void*>(object));
+    forgive_events(left);
+    (this->*destroy)(left);
+  }
+}
+
+int SoftProvider::close_device_with_all(ibv_context* context) {
+  if (!holds(context)) return EINVAL;
+  sweep(context, &SoftProvider::destroy_qp);
+  sweep(context, &SoftProvider::dealloc_mw);
+  sweep(context, &SoftProvider::destroy_ah);
+  sweep(context, &SoftProvider::destroy_srq);
+  sweep(context, &SoftProvider::destroy_cq);
+  sweep(context, &SoftProvider::destroy_comp_channel);
+  sweep(context, &SoftProvider::dereg_mr);
+  sweep(context, &SoftProvider::dealloc_pd);
+  return close_device(context);
+}
+
 int SoftProvider::query_device(ibv_context* context, ibv_device_attr* out) {
   return holds(context) ? soft::query_device(context, out) : EINVAL;
 }

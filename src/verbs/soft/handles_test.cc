@@ -214,5 +214,49 @@ TEST_F(Handles, AWorkRequestNeedsAHandleOfItsDomain) {
   EXPECT_EQ(ibv_post_send(a->qp, &request.wr, &bad), EINVAL) << "a queue pair number of 25 bits";
 }
 
+TEST_F(SoftVerbs, ClosingWithAllTakesWhatTheProgramForgot) {
+  ibv_context* other = provider().open_device(context()->device);
+  ASSERT_NE(other, nullptr);
+  ibv_comp_channel* channel = provider().create_comp_channel(other);
+  ibv_cq* cq = provider().create_cq(other, 4, nullptr, channel, 0);
+  ibv_pd* pd = provider().alloc_pd(other);
+  std::array<std::byte, 64> memory{};
+  ASSERT_NE(provider().reg_mr(pd, memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE), nullptr);
+  ibv_srq_init_attr srq_attr{};
+  srq_attr.attr = {4, 1, 0};
+  ibv_srq* srq = provider().create_srq(pd, &srq_attr);
+  ibv_qp_init_attr attr{};
+  attr.send_cq = attr.recv_cq = cq;
+  attr.srq = srq;
+  attr.cap = {1, 0, 1, 0, 0};
+  attr.qp_type = IBV_QPT_RC;
+  ibv_qp* qp = provider().create_qp(pd, &attr);
+  ASSERT_NE(qp, nullptr);
+
+  // An event that was fetched and never acknowledged must not hold it up.
+  ASSERT_EQ(ibv_req_notify_cq(cq, 0), 0);
+  ibv_qp_attr to_error{};
+  to_error.qp_state = IBV_QPS_INIT;
+  to_error.port_num = 1;
+  ASSERT_EQ(provider().modify_qp(qp, &to_error,
+                                 IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
+            0);
+  to_error.qp_state = IBV_QPS_ERR;
+  ASSERT_EQ(provider().modify_qp(qp, &to_error, IBV_QP_STATE), 0);
+  ibv_send_wr send{};
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(qp, &send, &bad), 0) << "it is flushed";
+  ibv_cq* fetched = nullptr;
+  void* cookie = nullptr;
+  ASSERT_EQ(provider().get_cq_event(channel, &fetched, &cookie), 0);
+
+  EXPECT_EQ(provider().close_device(other), EBUSY);
+  EXPECT_EQ(provider().close_device_with_all(other), 0);
+  for (const void* gone : {static_cast<const void*>(cq), static_cast<const void*>(qp),
+                           static_cast<const void*>(srq), static_cast<const void*>(other)})
+    EXPECT_FALSE(provider().owns(gone));
+  EXPECT_EQ(provider().close_device_with_all(other), EINVAL);
+}
+
 }  // namespace
 }  // namespace beeline::verbs::soft

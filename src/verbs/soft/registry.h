@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 namespace beeline::verbs::soft {
 
@@ -22,9 +23,18 @@ enum class Kind : std::uint8_t {
 
 class Registry {
  public:
-  void add(const void* object, Kind kind) {
+  // `owner`: the context that it was made from.
+  void add(const void* object, Kind kind, const void* owner = nullptr) {
     const std::lock_guard guard(lock_);
-    live_[object] = {kind, false};
+    live_[object] = {kind, false, owner};
+  }
+  // All of one kind that were made from a context and live.
+  std::vector<const void*> made_from(const void* owner, Kind kind) const {
+    const std::lock_guard guard(lock_);
+    std::vector<const void*> made;
+    for (const auto& [object, entry] : live_)
+      if (entry.owner == owner && entry.kind == kind && !entry.dying) made.push_back(object);
+    return made;
   }
   // Alive, and nobody is destroying it.
   bool holds(const void* object, Kind kind) const {
@@ -64,6 +74,7 @@ class Registry {
   struct Entry {
     Kind kind{};
     bool dying = false;
+    const void* owner = nullptr;
   };
   mutable std::mutex lock_;
   std::unordered_map<const void*, Entry> live_;

@@ -53,6 +53,7 @@ class SoftProvider final : public FullProvider {
   int get_device_index(ibv_device* device) override;
   ibv_context* open_device(ibv_device* device) override;
   int close_device(ibv_context* context) override;
+  int close_device_with_all(ibv_context* context) override;
   int query_device(ibv_context* context, ibv_device_attr* out) override;
   int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* out) override;
   int query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t index,
@@ -117,6 +118,10 @@ class SoftProvider final : public FullProvider {
   template <class Base, class End>
   int release(Base* object, End end);
 
+  // Destroys, one after the other, what of this type was made from the context.
+  template <class Base>
+  void sweep(ibv_context* context, int (SoftProvider::*destroy)(Base*));
+
   int check_queues(const Pd& pd, const ibv_qp_init_attr& attr) const;
   Cq* make_cq(Context* owner, std::uint32_t cqe, void* cq_context, ibv_comp_channel* channel,
               std::uint32_t vector);
@@ -144,7 +149,7 @@ auto* SoftProvider::adopt(std::unique_ptr<T> object, Context* owner) {
   handle->context = owner->get();
   mine(handle)->owner = owner;
   ++owner->objects;
-  live_.add(handle, T::kind);
+  live_.add(handle, T::kind, owner->get());
   return handle;
 }
 
