@@ -209,6 +209,7 @@ TEST_F(HostTest, AConnectionFromBeginningToEnd) {
   accept.uid = 300;
   accept.id = request.id;
   accept.conn_param = parameters(0x43, "welcome");
+  accept.conn_param.responder_resources = accept.conn_param.initiator_depth = 128;  // as perftest on rxe
   ASSERT_EQ(server.run(RDMA_USER_CM_CMD_ACCEPT, accept), 0);
 
   const auto response = client.expect(EventType::connect_response);
@@ -222,6 +223,8 @@ TEST_F(HostTest, AConnectionFromBeginningToEnd) {
   EXPECT_EQ(rts->sq_psn, passive_rtr->rq_psn);
   EXPECT_EQ(rtr->path_mtu, passive_rtr->path_mtu);
   EXPECT_EQ(rts->retry_cnt, 6);
+  EXPECT_EQ(rtr->max_dest_rd_atomic, 3) << "no more than the request said";
+  EXPECT_EQ(rts->max_rd_atomic, 5) << "no more than the request said";
   rdma_ucm_accept ready{};
   ready.id = id;
   ASSERT_EQ(client.run(RDMA_USER_CM_CMD_ACCEPT, ready), 0);

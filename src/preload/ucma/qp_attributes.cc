@@ -2,6 +2,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace beeline::preload::ucma {
@@ -9,14 +10,18 @@ namespace {
 
 constexpr std::uint8_t port_number = 1, hop_limit = 64;
 
-// How many READs and atomics go each way: what this side has agreed to, or what the peer has offered.
+// How many READs and atomics go one way: what this side has agreed to as the passive one, and what the peer
+// offers before that. As the active one, what the peer says, and never more than this side asked for: Linux
+// passes on in a REP whatever its program said, more than a card here may have.
+std::uint8_t depth(const Identifier& identifier, std::uint8_t own, std::uint8_t peers) {
+  if (!identifier.passive) return std::min(own, peers);
+  return identifier.stage == Stage::connected ? own : peers;
+}
 std::uint8_t responder_resources(const Identifier& identifier) {
-  const bool decided = identifier.passive && identifier.stage == Stage::connected;
-  return decided ? identifier.local_end.responder_resources : identifier.remote_end.initiator_depth;
+  return depth(identifier, identifier.local_end.responder_resources, identifier.remote_end.initiator_depth);
 }
 std::uint8_t initiator_depth(const Identifier& identifier) {
-  const bool decided = identifier.passive && identifier.stage == Stage::connected;
-  return decided ? identifier.local_end.initiator_depth : identifier.remote_end.responder_resources;
+  return depth(identifier, identifier.local_end.initiator_depth, identifier.remote_end.responder_resources);
 }
 
 bool is_reliable(const Identifier& identifier) {
