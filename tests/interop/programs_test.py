@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT))
 from kernel_peer_test import BEELINE, NOT_RUN, bee_device  # noqa: E402
 from lab import Lab, reason_against  # noqa: E402
 
-STEP_S = 15  # for one program; a guest is emulated, and machines may be slow and busy
+STEP_S = 60  # for one program; a guest is emulated, and machines may be slow and busy
 ENDS = ("host", "guest")
 PERFTEST_PORT, EXAMPLES_PORT = 18515, 7174
 PERFTEST_RESULT = r"\n \d+ +\d+ +\d"
