@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT))
 from kernel_peer_test import BEELINE, NOT_RUN, bee_device  # noqa: E402
 from lab import Lab, reason_against  # noqa: E402
 
-STEP_S = 15  # for one program; a guest is emulated, and machines may be slow and busy
+STEP_S = 60  # for one program; a guest is emulated, and machines may be slow and busy
 ENDS = ("host", "guest")
 PERFTEST_PORT, EXAMPLES_PORT = 18515, 7174
 PERFTEST_RESULT = r"\n \d+ +\d+ +\d"
@@ -60,10 +60,10 @@ class StockPrograms(unittest.TestCase):
         late = {"LD_PRELOAD": str(self.late_connect)} if " -R " in command and self.guest.ipv4 in command else {}
         return self.lab.host_start(BEELINE, "run", "--", *command.split(), timeout=STEP_S, env=late)
 
-    def await_server(self, end, shown):
-        """Until the shell command `shown` succeeds at that end."""
+    def comes(self, end, shown):
+        """Whether the shell command `shown` succeeds at that end, within half a minute."""
         loop = f"i=0; until {shown}; do [ $i -lt 300 ] || exit 1; sleep 0.1; i=$((i+1)); done"
-        (self.guest.run(loop) if end == "guest" else self.lab.host("sh", "-c", loop)).check()
+        return (self.guest.run(loop) if end == "guest" else self.lab.host("sh", "-c", loop)).status == 0
 
     @staticmethod
     def listens(_end, port, _space=None):
@@ -87,7 +87,8 @@ class StockPrograms(unittest.TestCase):
         client_end = "guest" if server_end == "host" else "host"
         serving = self.start(server_end, words(server_end, server))
         try:
-            self.await_server(server_end, awaited)
+            if not self.comes(server_end, awaited):
+                raise Ended(f"{server} ({server_end}) does not listen:\n{serving.output[-3000:]}")
             played = self.start(client_end, words(client_end, client)).wait()
             if played.status:
                 serving.kill()

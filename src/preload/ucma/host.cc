@@ -155,16 +155,25 @@ void Host::release(File& file) {
   {
     const std::lock_guard lock(mutex_);
     file.closed = true;
-    std::vector<std::uint32_t> numbers;
-    for (const auto& [number, identifier] : identifiers_)
-      if (identifier->file == &file) numbers.push_back(number);
-    for (const std::uint32_t number : numbers)
-      if (const auto found = identifiers_.find(number); found != identifiers_.end()) destroy(*found->second);
+    destroy_all(&file);
   }
   card_.serve_management();
 }
 
+void Host::destroy_all(const File* of) {
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [number, identifier] : identifiers_)
+    if (of == nullptr || identifier->file == of) numbers.push_back(number);
+  for (const std::uint32_t number : numbers)
+    if (const auto found = identifiers_.find(number); found != identifiers_.end()) destroy(*found->second);
+}
+
 void Host::part() {
+  {
+    const std::lock_guard lock(mutex_);
+    destroy_all(nullptr);
+  }
+  card_.serve_management();
   constexpr Duration patience = 2s, look_again = 2ms;
   const TimePoint end = card_.now() + patience;
   for (;;) {

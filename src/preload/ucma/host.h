@@ -32,8 +32,9 @@ class Host final : public nic::ManagementAgent {
   // The file is closed: its identifiers are destroyed.
   void release(File& file);
 
-  // The process ends: waits a little for peers to agree to disconnections. The kernel would go on repeating
-  // them after its processes; we cannot.
+  // The process ends: all identifiers are destroyed, as the kernel does with those of files that are still
+  // open, and peers get a little time to agree to disconnections. The kernel would go on repeating them after
+  // its processes; we cannot.
   void part();
 
   // nic::ManagementAgent
@@ -79,6 +80,7 @@ class Host final : public nic::ManagementAgent {
   Identifier& make(File& file);
   Identifier* find(const File& file, std::uint32_t number, int& error);
   void destroy(Identifier& identifier);
+  void destroy_all(const File* of);  // of every file: nullptr
   void reject_waiting(std::uint32_t listener);
   proto::cm::LocalEnd local_end_of(const Identifier& identifier, const rdma_ucm_conn_param& param) const;
   proto::cm::ConnectRequest request_of(const Identifier& identifier) const;

@@ -121,10 +121,13 @@ class Channel {
 class HostTest : public testing::Test {
  protected:
   HostTest() {
+    card_ = make_card();
+    host_ = std::make_unique<Host>(*card_);
+  }
+  static std::unique_ptr<nic::Card> make_card() {
     auto interfaces = port::list_interfaces();
     EXPECT_TRUE(interfaces);
-    card_ = std::move(*nic::Card::create({}, *port::make_udp_port(IcrcCheck::plain), *interfaces));
-    host_ = std::make_unique<Host>(*card_);
+    return std::move(*nic::Card::create({}, *port::make_udp_port(IcrcCheck::plain), *interfaces));
   }
   // A port that most likely nobody has.
   std::uint16_t some_port() { return static_cast<std::uint16_t>(20000 + secure_random() % 10000); }
@@ -257,6 +260,39 @@ TEST_F(HostTest, RefusalsArrive) {
   reject.id = request.id;
   ASSERT_EQ(server.run(RDMA_USER_CM_CMD_REJECT, reject), 0);
   EXPECT_EQ(client.expect(EventType::rejected).status, 28u);
+}
+
+// A server may end with its connections open, and its peer waits for a word: perftest's ib_atomic_lat -R is
+// so.
+TEST_F(HostTest, AProcessThatEndsDisconnects) {
+  const auto other_card = make_card();
+  Host other(*other_card);
+  Channel server(*host_), client(other);
+  std::uint32_t listener = 0;
+  const std::uint16_t port = listening(server, listener);
+  const std::uint32_t id = client.create();
+  ASSERT_EQ(client.resolve(id, port), 0);
+  client.expect(EventType::address_resolved);
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{id, 1000}), 0);
+  client.expect(EventType::route_resolved);
+  rdma_ucm_connect connect{};
+  connect.id = id;
+  connect.conn_param = parameters(0x42, "");
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_CONNECT, connect), 0);
+  rdma_ucm_accept accept{};
+  accept.uid = 300;
+  accept.id = server.expect(EventType::connect_request).id;
+  accept.conn_param = parameters(0x43, "");
+  ASSERT_EQ(server.run(RDMA_USER_CM_CMD_ACCEPT, accept), 0);
+  client.expect(EventType::connect_response);
+  rdma_ucm_accept ready{};
+  ready.id = id;
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_ACCEPT, ready), 0);
+  server.expect(EventType::established);
+
+  host_->part();
+  client.expect(EventType::disconnected);
+  for (const std::uint32_t each : {listener, accept.id}) EXPECT_LT(server.destroy(each), 0) << "it is gone";
 }
 
 TEST_F(HostTest, DatagramServicesAreResolved) {
