@@ -92,7 +92,7 @@ struct QpSetup {
   std::uint32_t window_bytes = 64 * 1024;
   QpType type = QpType::rc;
   SharedReceiveQueue* shared_receives = nullptr;  // instead of a receive queue of its own; outlives it
-  std::uint32_t datagram_mtu_bytes = 4096;      // the card's active MTU: the most a datagram may carry
+  std::uint32_t datagram_mtu_bytes = 4096;        // the card's active MTU: the most a datagram may carry
 };
 
 class QueuePair {

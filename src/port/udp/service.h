@@ -1,8 +1,8 @@
 // Services of the connection manager: who listens for a service id on this host.
 //
-// As a slot, a service is an abstract Unix socket name, "@beeline.4791.service.<16 hex digits>": scoped to the
-// network namespace, taken atomically, and free again when its process dies. Whoever binds it has reserved
-// the service; once it listens, connecting to the name tells others that there is somebody.
+// As a slot, a service is an abstract Unix socket name, "@beeline.4791.service.<16 hex digits>": scoped to
+// the network namespace, taken atomically, and free again when its process dies. Whoever binds it has
+// reserved the service; once it listens, connecting to the name tells others that there is somebody.
 #pragma once
 
 #include <cstdint>
