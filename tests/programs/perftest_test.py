@@ -63,7 +63,8 @@ class Perftest(unittest.TestCase):
         self.each(BANDWIDTH, "-q", 8, "-n", 50, only_here=True)
 
     def test_events(self):
-        self.each(["ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_read_bw"], "-e", "-n", 50)
+        # perftest itself refuses -e with WRITE: nothing completes at the receiver.
+        self.each(["ib_send_bw", "ib_send_lat", "ib_read_bw"], "-e", "-n", 50)
 
     def test_gigabits(self):
         place = OneHost()
