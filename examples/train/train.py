@@ -119,13 +119,11 @@ def report(trainer, losses, seconds, under_way_s):
 
 def main():
     options = arguments()
-    if options.backend not in dist.Backend.backend_list:
-        sys.exit(
-            f"train.py: PyTorch knows no backend {options.backend}; there are: {', '.join(dist.Backend.backend_list)}. "
-            "For beeline set PYTHONPATH=build/python"
-        )
     deterministic()
-    dist.init_process_group(options.backend, timeout=timedelta(seconds=options.timeout))
+    try:
+        dist.init_process_group(options.backend, timeout=timedelta(seconds=options.timeout))
+    except AssertionError as error:  # what PyTorch says of a backend that it does not know
+        sys.exit(f"train.py: {error}; for beeline set PYTHONPATH=build/python")
     trainer = Trainer(options)
     trainer.say(
         f"{trainer.parameters} parameters, {len(trainer.samples.tokens)} characters of text, "
