@@ -1,8 +1,9 @@
 #include "bench/job.h"
 
 #include <array>
-#include <charconv>
 #include <limits>
+
+#include "base/byte_count.h"
 
 namespace beeline::bench {
 namespace {
@@ -68,19 +69,13 @@ std::vector<std::string> operation_names() {
   return names;
 }
 
+// At most half of what a size can hold, so that the next step from size to size fits, too.
 Result<std::size_t> parse_size(std::string_view text) {
-  std::size_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  int shift = -1;
-  if (suffix.empty()) shift = 0;
-  if (suffix == "K" || suffix == "k") shift = 10;
-  if (suffix == "M" || suffix == "m") shift = 20;
-  if (suffix == "G" || suffix == "g") shift = 30;
-  if (error != std::errc{} || shift < 0 || value > (std::numeric_limits<std::size_t>::max() >> (shift + 1)))
+  const auto bytes = parse_byte_count(text);
+  if (!bytes || *bytes > std::numeric_limits<std::size_t>::max() / 2)
     return fail(Errc::invalid_argument,
                 "'{}' is no size: give bytes, or a number with K, M or G (powers of 1024)", text);
-  return value << shift;
+  return *bytes;
 }
 
 Result<std::vector<std::size_t>> size_steps(std::size_t min, std::size_t max, std::size_t factor) {
