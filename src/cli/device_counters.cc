@@ -99,13 +99,11 @@ DeviceRates rates_between(const DeviceCounters& before, const DeviceCounters& af
   return rates;
 }
 
-std::string counters_text(const std::vector<DeviceCounters>& counters) {
-  std::string text;
-  for (const DeviceCounters& device : counters) {
-    text += fmt::format("\n{} port {} ({}; zeros left out)\n", device.device, device.port, device.source);
-    for (const auto& [name, value] : device.values)
-      if (value != 0) text += fmt::format("  {:<44}{}\n", name, value);
-  }
+std::string counters_text(const DeviceCounters& device) {
+  std::string text =
+      fmt::format("\n{} port {} ({}; zeros left out)\n", device.device, device.port, device.source);
+  for (const auto& [name, value] : device.values)
+    if (value != 0) text += fmt::format("  {:<44}{}\n", name, value);
   return text;
 }
 

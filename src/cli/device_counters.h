@@ -39,7 +39,7 @@ struct DeviceRates {
 // A counter that went down (it wrapped, or the device was reset) counts as unchanged.
 DeviceRates rates_between(const DeviceCounters& before, const DeviceCounters& after, Duration elapsed);
 
-std::string counters_text(const std::vector<DeviceCounters>& counters);
+std::string counters_text(const DeviceCounters& device);
 std::string rates_text(const std::vector<DeviceRates>& rates);
 // One line of JSON.
 std::string rates_json(const std::vector<DeviceRates>& rates, Duration since_start);

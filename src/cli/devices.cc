@@ -57,7 +57,7 @@ void list(const std::vector<verbs::DeviceSummary>& devices, const Engine& engine
   }
   std::fputs(devices_table(views).c_str(), stdout);
   if (!typed.verbose) return;
-  std::fputs(counters_text(read_all(devices)).c_str(), stdout);
+  for (const DeviceView& view : views) std::fputs(counters_text(view.counters).c_str(), stdout);
   if (engine.card)
     std::fputs(card_text(engine.card->limits(), engine.card->counters(), engine.card->port_counters(),
                          engine.card->checks_icrc_strictly())
