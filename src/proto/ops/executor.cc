@@ -31,8 +31,7 @@ Verdict Executor::send(const Fragment& fragment) {
   const ReceiveRequest* receive = receives_.hold();
   if (receive == nullptr) return Verdict::not_ready();
   const std::uint64_t end = std::uint64_t{message_.done} + fragment.payload.size();
-  if (end > receive->length) return fail_receive(WcStatus::local_length_error, NakCode::invalid_request);
-  if (end > max_message_bytes) return fail_receive(WcStatus::local_length_error, NakCode::invalid_request);
+  if (end > receive->length || end > max_message_bytes) return refuse_too_long();
   if (scatter(memory_, domain_, receive->sges, message_.done, fragment.payload) != MemoryStatus::ok)
     return fail_receive(WcStatus::local_protection_error, NakCode::remote_operation);
   if (fragment.last && fragment.invalidates &&
@@ -40,6 +39,14 @@ Verdict Executor::send(const Fragment& fragment) {
     return fail_receive(WcStatus::remote_invalid_request, NakCode::remote_access);
   if (fragment.last) complete_receive(fragment, WcOpcode::receive);
   return Verdict::ok(fragment.last);
+}
+
+// A request from a shared queue cannot go back there, so it ends with an error in any case (as Linux's
+// rdma_rxe has it).
+Verdict Executor::refuse_too_long() {
+  if (reliable_ || receives_.is_shared())
+    return fail_receive(WcStatus::local_length_error, NakCode::invalid_request);
+  return Verdict::nak(NakCode::invalid_request);
 }
 
 Verdict Executor::write(const Fragment& fragment, Access granted) {
@@ -77,7 +84,7 @@ Verdict Executor::begin_write(const Fragment& fragment, Access granted) {
 // not be written (IBTA vol. 1, 11.6.2).
 Verdict Executor::refuse_write(const Fragment& fragment, MemoryStatus status) {
   const Verdict verdict = remote_refusal(status);
-  const bool awaited = fragment.last && fragment.has_immediate && receives_.hold() != nullptr;
+  const bool awaited = reliable_ && fragment.last && fragment.has_immediate && receives_.hold() != nullptr;
   return awaited ? fail_receive(WcStatus::local_access_error, verdict.code) : verdict;
 }
 

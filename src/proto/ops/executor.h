@@ -1,9 +1,11 @@
 // What an incoming operation does to memory and to the receive queue: the responder's
-// rules, whichever lane the operation came by (IBTA vol. 1, 9.7.4 and 9.9.3).
+// rules, whichever lane the operation came by (IBTA vol. 1, 9.7.4 and 9.9.3), of reliable and
+// of unreliable connections.
 #pragma once
 
 #include <cstdint>
 
+#include "proto/ops/fragment.h"
 #include "proto/ops/receive_source.h"
 #include "proto/types.h"
 
@@ -24,22 +26,6 @@ struct Verdict {
   friend constexpr bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-// A piece of a SEND or WRITE, as big as the lane carries at once.
-struct Fragment {
-  bool is_write = false;
-  bool first = false;
-  bool last = false;
-  bool has_immediate = false;  // meaningful in the last piece
-  bool solicited = false;      // likewise
-  bool invalidates = false;    // likewise, of a SEND
-  std::uint32_t immediate = 0;
-  std::uint64_t remote_address = 0;  // of a WRITE, in the first piece, with rkey and length
-  Key rkey{};
-  std::uint32_t length = 0;  // of the whole message
-  Key invalidate{};
-  Bytes payload;
-};
-
 struct AtomicRequest {
   AtomicOp operation{};
   std::uint64_t address = 0;
@@ -50,10 +36,12 @@ struct AtomicRequest {
 
 class Executor {
  public:
-  Executor(Memory& memory, PdId domain, Qpn qpn, ReceiveSource& receives)
-      : memory_(memory), domain_(domain), qpn_(qpn), receives_(receives) {}
+  // `reliable`: the peer learns the verdict. Otherwise nobody does, and a message that cannot be
+  // taken leaves the queue pair's own receive request to the next one.
+  Executor(Memory& memory, PdId domain, Qpn qpn, bool reliable, ReceiveSource& receives)
+      : memory_(memory), domain_(domain), qpn_(qpn), reliable_(reliable), receives_(receives) {}
 
-  // `granted`: the access flags of the queue pair. After a nak the queue pair is in error.
+  // `granted`: the access flags of the queue pair. After a nak a reliable queue pair is in error.
   Verdict execute(const Fragment& fragment, Access granted);
   // Whether a READ may be served; the bytes are read when they leave.
   Verdict check_read(std::uint64_t address, Key rkey, std::uint32_t length, Access granted);
@@ -76,6 +64,7 @@ class Executor {
 
   Verdict send(const Fragment& fragment);
   Verdict write(const Fragment& fragment, Access granted);
+  Verdict refuse_too_long();
   Verdict begin_write(const Fragment& fragment, Access granted);
   Verdict refuse_write(const Fragment& fragment, MemoryStatus status);
   MemoryStatus check_remote(Key rkey, std::uint64_t address, std::uint32_t length, Access need);
@@ -86,6 +75,7 @@ class Executor {
   Memory& memory_;
   PdId domain_;
   Qpn qpn_;
+  bool reliable_;
   ReceiveSource& receives_;
   Message message_;
 };

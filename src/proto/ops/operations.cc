@@ -29,7 +29,7 @@ Operations::Operations(const QpSetup& setup)
       sends_(type_, limits_),
       completions_(limits_.send_depth + ReceiveSource::completion_room(setup)),
       receives_(setup, completions_),
-      executor_(memory_, domain_, qpn_, receives_) {}
+      executor_(memory_, domain_, qpn_, type_ == QpType::rc, receives_) {}
 
 Result<void> Operations::modify(const QpAttr& attributes, std::uint32_t mask) {
   const QpState from = state();

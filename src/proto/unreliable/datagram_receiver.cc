@@ -2,10 +2,29 @@
 
 #include "proto/ops/gather.h"
 #include "proto/unreliable/grh.h"
-#include "proto/unreliable/receive_errors.h"
 
 namespace beeline::proto {
 namespace {
+
+// How a receive request ends that cannot take its message. The sender learns nothing.
+void fail_held_receive(Operations& operations, WcStatus status) {
+  Completion completion;
+  completion.status = status;
+  completion.opcode = WcOpcode::receive;
+  operations.receives().complete(completion);
+}
+
+// The message is longer than the request: an own request waits for a message that fits. One from a shared
+// queue cannot go back there, and ends with an error; the queue pair lives on (as Linux's rdma_rxe has it).
+void fail_too_long(Operations& operations) {
+  if (operations.receives().is_shared()) fail_held_receive(operations, WcStatus::local_length_error);
+}
+
+// The request's own memory is at fault: an error of this side, which stops the queue pair.
+void fail_unreachable(Operations& operations) {
+  fail_held_receive(operations, WcStatus::local_protection_error);
+  operations.enter_error();
+}
 
 std::uint16_t udp_bytes_of(const wire::PacketView& packet) {
   constexpr std::size_t udp_header_bytes = 8;

@@ -13,10 +13,7 @@ Result<void> Unreliable::modify(const QpAttr& attributes, std::uint32_t mask) {
   const QpState from = operations_.state();
   BEELINE_TRY_VOID(operations_.modify(attributes, mask));
   const QpState to = operations_.state();
-  if (to == QpState::reset || to == QpState::err) {
-    sender_.forget();
-    connected_.stop();
-  }
+  if (to == QpState::reset || to == QpState::err) sender_.forget();
   if (from == QpState::init && to == QpState::rtr) connected_.start();
   if (from == QpState::rtr && to == QpState::rts) sender_.start();
   sender_.settle();  // what is asked to drain may have nothing to drain
