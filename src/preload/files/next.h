@@ -7,15 +7,47 @@
 
 namespace beeline::preload::files {
 
-#define BEELINE_HOOKED_FUNCTIONS(X)                                                                         \
-  X(open)                                                                                                   \
-  X(open64)                                                                                                 \
-  X(openat) X(openat64) X(__open_2) X(__open64_2) X(__openat_2) X(__openat64_2) X(fopen) X(fopen64) X(stat) \
-      X(stat64) X(lstat) X(lstat64) X(fstatat) X(fstatat64) X(statx) X(__xstat) X(__xstat64) X(__lxstat)    \
-          X(__lxstat64) X(access) X(faccessat) X(opendir) X(scandir) X(scandir64) X(readlink) X(readlinkat) \
-              X(__readlink_chk) X(getxattr) X(lgetxattr) X(chdir) X(realpath) X(__realpath_chk)             \
-                  X(canonicalize_file_name) X(write) X(close) X(fstat) X(fstat64) X(__fxstat) X(__fxstat64) \
-                      X(dup) X(dup2) X(dup3) X(fcntl) X(fcntl64) X(close_range) X(closefrom) X(dlopen)
+#define BEELINE_HOOKED_FUNCTIONS(X) \
+  X(open)                           \
+  X(open64)                         \
+  X(openat)                         \
+  X(openat64)                       \
+  X(__open_2)                       \
+  X(__open64_2)                     \
+  X(__openat_2)                     \
+  X(__openat64_2)                   \
+  X(fopen)                          \
+  X(fopen64)                        \
+  X(stat)                           \
+  X(stat64)                         \
+  X(lstat)                          \
+  X(lstat64)                        \
+  X(fstatat)                        \
+  X(fstatat64)                      \
+  X(statx)                          \
+  X(__xstat)                        \
+  X(__xstat64)                      \
+  X(__lxstat)                       \
+  X(__lxstat64)                     \
+  X(access)                         \
+  X(faccessat)                      \
+  X(opendir)                        \
+  X(scandir)                        \
+  X(scandir64)                      \
+  X(readlink)                       \
+  X(readlinkat)                     \
+  X(__readlink_chk)                 \
+  X(getxattr)                       \
+  X(lgetxattr)                      \
+  X(chdir)                          \
+  X(realpath)                       \
+  X(__realpath_chk)                 \
+  X(canonicalize_file_name)         \
+  X(write)                          \
+  X(close)                          \
+  X(fstat)                          \
+  X(fstat64)                        \
+  X(__fxstat) X(__fxstat64) X(dup) X(dup2) X(dup3) X(fcntl) X(fcntl64) X(close_range) X(closefrom) X(dlopen)
 
 enum class Function : std::uint8_t {
 #define BEELINE_ENUMERATOR(name) f_##name,
