@@ -24,14 +24,14 @@ namespace {
 
 Result<void> run(beeline_comm* comm, const exec::Call& call, beeline_work** out) {
   BEELINE_TRY_VOID(check_call(call, comm->rank, comm->size));
-  auto handle = out == nullptr ? nullptr : std::make_unique<beeline_work>();
+  if (out == nullptr) return comm->executor->run(call);
+  auto handle = std::make_unique<beeline_work>();
   std::shared_ptr<exec::Work> work;
   {
     const std::lock_guard lock(comm->last_mutex);
     BEELINE_TRY(work, comm->executor->submit(call));
     comm->last = work;
   }
-  if (out == nullptr) return work->wait(for_ever);
   handle->generation = comm->generation;
   handle->work = std::move(work);
   *out = handle.release();

@@ -12,16 +12,21 @@ namespace {
 class VerbsCommunicator : public Communicator {
  public:
   VerbsCommunicator(const CommunicatorOptions& options, Control& control,
-                    std::unique_ptr<Connections> connections, Staging staging, std::unique_ptr<Inbox> inbox)
+                    std::unique_ptr<Connections> connections, Staging staging, Bell seat_bell, Bell thread_bell)
       : rank_(options.rank),
         size_(options.size),
-        progress_(options, control, std::move(connections), std::move(staging), std::move(inbox)) {}
+        progress_(options, control, std::move(connections), std::move(staging),
+                  std::make_shared<Seat>(std::move(seat_bell)), std::move(thread_bell)) {}
 
   Result<std::shared_ptr<Work>> submit(const Call& call) override {
     BEELINE_TRY_VOID(validate(call, rank_, size_));
-    return progress_.inbox().submit(call);
+    return progress_.submit(call);
   }
-  void abort(std::string reason) override { progress_.inbox().abort(std::move(reason)); }
+  Result<void> run(const Call& call) override {
+    BEELINE_TRY_VOID(validate(call, rank_, size_));
+    return progress_.run(call);
+  }
+  void abort(std::string reason) override { progress_.abort(std::move(reason)); }
   Stats stats() const override { return progress_.stats(); }
 
  private:
@@ -62,14 +67,14 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOpt
   BEELINE_TRY(auto connections,
               establish(provider, context, gid, options.rank, terms, control, options.connect_timeout));
   auto staging = Staging::create(*connections, options.piece_bytes);
-  auto inbox = Inbox::create();
-  if (!staging || !inbox) {  // the others believe that all is well
-    Error error = !staging ? staging.error() : inbox.error();
+  auto seat_bell = Bell::create(), thread_bell = Bell::create();
+  if (!staging || !seat_bell || !thread_bell) {  // the others believe that all is well
+    Error error = !staging ? staging.error() : !seat_bell ? seat_bell.error() : thread_bell.error();
     control.broadcast_failure(error);
     return tl::unexpected<Error>(std::move(error));
   }
   return std::make_unique<VerbsCommunicator>(options, control, std::move(connections), std::move(*staging),
-                                             std::move(*inbox));
+                                             std::move(*seat_bell), std::move(*thread_bell));
 }
 
 }  // namespace beeline::exec

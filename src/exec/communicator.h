@@ -35,15 +35,16 @@ struct Call {
   Rank root{0};
 };
 
-// The outcome of a call, shared between the caller and the progress thread.
+// The outcome of a call, shared between the caller and whoever drives the communicator.
 class Work {
  public:
   using Done = std::function<void(const Result<void>&)>;
   virtual ~Work() = default;
   virtual bool done() const = 0;
-  // Blocks until done, or for `timeout` (then Errc::timed_out, the call runs on).
+  // Blocks until done, or for `timeout` (then Errc::timed_out, the call runs on). The thread
+  // that waits drives the communicator meanwhile, so callbacks of other calls may run on it.
   virtual Result<void> wait(Duration timeout) = 0;
-  // Called once, from the progress thread, or at once when already done.
+  // Called once, from whichever thread drives, or at once when already done.
   virtual void on_done(Done callback) = 0;
 };
 
@@ -71,6 +72,8 @@ class Communicator {
   virtual ~Communicator() = default;  // ends calls under way with Errc::aborted, joins its thread
 
   virtual Result<std::shared_ptr<Work>> submit(const Call& call) = 0;
+  // The same, and waits for it: on this thread throughout, when nothing else is under way.
+  virtual Result<void> run(const Call& call) = 0;
   virtual void abort(std::string reason) = 0;  // here and everywhere
   virtual Stats stats() const = 0;
 };

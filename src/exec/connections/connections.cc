@@ -115,6 +115,12 @@ std::string Connections::path(Rank rank) const {
   return fmt::format("GID {} -> {}", to_string(peer.local.gid), to_string(peer.remote.gid));
 }
 
+int Connections::ranks_here() const {
+  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+    return peer.qp == nullptr || peer.remote.gid == gid_.gid;
+  }));
+}
+
 Result<void> Connections::post_receive(Rank rank, std::uint32_t slot) {
   Peer& peer = peers_[index(rank)];
   ibv_sge sge{.addr = reinterpret_cast<std::uintptr_t>(peer.receive_slots + slot * message_bytes),
@@ -173,7 +179,7 @@ Result<void> Connections::write(Rank rank, const Write& write) {
 }
 
 int Connections::poll(Listener& listener) {
-  std::array<ibv_wc, 32> completions{};
+  std::array<ibv_wc, 32> completions;  // filled in by the call; clearing it would cost more
   const int count = ibv_poll_cq(cq_.get(), static_cast<int>(completions.size()), completions.data());
   if (count < 0) {
     listener.on_broken(rank_, {Errc::internal, "the completion queue overran"});

@@ -55,6 +55,8 @@ class Connections {
   Result<void> send(Rank peer, const Message& message, bool signal = false);
   Result<void> write(Rank peer, const Write& request);
 
+  // Ranks with our address, this one included.
+  int ranks_here() const;
   // Why everybody may be silent: empty, or that our own address went away.
   std::string own_fault() const { return own_address_.loss(); }
 

@@ -20,18 +20,18 @@ double seconds(Duration duration) { return std::chrono::duration<double>(duratio
 
 }  // namespace
 
-void Progress::check_health() {
-  if (auto cause = find_cause()) {
+void Progress::check_health(TimePoint now) {
+  if (failed_) return;
+  if (auto cause = find_cause(now)) {
     fail_all(with_context(*cause), *cause);
     return;
   }
-  if (current_ && !suspicion_) check_patience();
+  if (current_ && !suspicion_) check_patience(now);
 }
 
 // In the order of how sure we can be.
-std::optional<Error> Progress::find_cause() {
+std::optional<Error> Progress::find_cause(TimePoint time) {
   if (verdict_) return verdict_;
-  const TimePoint time = monotonic_now();
   if (time >= next_control_check_) {
     next_control_check_ = time + control_every;
     if (auto failure = control_.poll_failure()) return std::move(failure->error);
@@ -44,8 +44,7 @@ std::optional<Error> Progress::find_cause() {
 }
 
 // Who is late is warned about, and in the end an error.
-void Progress::check_patience() {
-  const TimePoint time = monotonic_now();
+void Progress::check_patience(TimePoint time) {
   const Duration waited = time - current_->started;
   if (time >= current_->next_warning) {
     logger()->warn("{} has been waiting for {:.1f} s in {}: {}", control_.describe(options_.rank),
@@ -108,13 +107,13 @@ void Progress::fail_all(const Error& cause, const Error& for_others) {
   logger()->debug("{} failed: {}; last events:{}", control_.describe(options_.rank), cause.message,
                   recorder_.last(32, monotonic_now()));
   const Error later = as_seen_later(cause);
-  auto waiting = inbox_->close(later);
+  auto waiting = inbox_.close(later);
   if (current_) {
     const auto failing = std::move(current_->pending.work);
     current_.reset();
-    failing->finish(tl::unexpected<Error>(cause));
+    finish(*failing, tl::unexpected<Error>(cause));
   }
-  for (PendingCall& call : waiting) call.work->finish(tl::unexpected<Error>(later));
+  for (PendingCall& call : waiting) finish(*call.work, tl::unexpected<Error>(later));
 }
 
 }  // namespace beeline::exec

@@ -1,6 +1,7 @@
-// What other threads want of the progress thread: calls, an abort, its end.
+// What other threads want of whoever drives the communicator: calls, an abort, its end.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -18,39 +19,35 @@ struct PendingCall {
 
 class Inbox {
  public:
-  static Result<std::unique_ptr<Inbox>> create();
-  ~Inbox();
-  Inbox(const Inbox&) = delete;
-  Inbox& operator=(const Inbox&) = delete;
-
   // ---- any thread
 
   // An error when the communicator has failed (its cause), or too many calls wait.
-  Result<std::shared_ptr<Work>> submit(const Call& call);
+  Result<void> submit(PendingCall call);
   void abort(std::string reason);  // the first reason counts
-  void stop();
+  void stop() { stop_ = true; }
 
-  // ---- progress thread
+  // Calls that are not finished, waiting or under way.
+  std::size_t pending() const { return pending_.load(); }
+  bool has_abort() const { return has_abort_.load(std::memory_order_acquire); }
+  bool stop_requested() const { return stop_.load(std::memory_order_acquire); }
+
+  // ---- whoever drives
+
+  void one_finished() { pending_.fetch_sub(1); }
 
   std::optional<PendingCall> next_call();
   std::optional<std::string> abort_reason();  // once
-  bool stop_requested();
   // From now on submit() fails with `cause`. The calls that waited.
   std::deque<PendingCall> close(const Error& cause);
 
-  int descriptor() const { return descriptor_; }  // readable after any request
-  void drain();
-
  private:
-  explicit Inbox(int descriptor) : descriptor_(descriptor) {}
-  void wake();
-
-  const int descriptor_;
   std::mutex mutex_;
   std::deque<PendingCall> calls_;
   std::optional<Error> closed_;
   std::optional<std::string> abort_;
-  bool aborted_ = false, stop_ = false;
+  bool aborted_ = false;
+  std::atomic<std::size_t> pending_{0};
+  std::atomic<bool> has_abort_{false}, stop_{false};
 };
 
 }  // namespace beeline::exec

@@ -1,7 +1,5 @@
 #include "exec/progress/progress.h"
 
-#include <poll.h>
-
 #include <algorithm>
 
 #include "base/clock.h"
@@ -9,137 +7,9 @@
 namespace beeline::exec {
 namespace {
 
-// Waiting costs nothing at first, then the processor of somebody else, then latency: poll
-// busily, then let others run in between, then sleep until something happens.
-constexpr Duration spin_for = 20us, yield_for = 200us;
-// A rank that leaves stays until the others have left, too, but not longer than this: long
-// enough to repeat an acknowledgement that got lost.
-constexpr Duration farewell_at_most = 1200ms;
-
 std::size_t place(Rank rank) { return static_cast<std::size_t>(rank.value); }
 
 }  // namespace
-
-Progress::Progress(const CommunicatorOptions& options, Control& control,
-                   std::unique_ptr<Connections> connections, Staging staging, std::unique_ptr<Inbox> inbox)
-    : options_(options),
-      control_(control),
-      communicator_(communicator_id(options.name, options.size)),
-      inbox_(std::move(inbox)),
-      connections_(std::move(connections)),
-      staging_(std::move(staging)),
-      run_(*connections_, staging_, recorder_, options.rank, options.size, options.piece_bytes),
-      roll_call_(options.rank, options.size),
-      departed_(static_cast<std::size_t>(options.size)),
-      thread_([this] { loop(); }) {}
-
-Progress::~Progress() {
-  inbox_->stop();
-  thread_.join();
-}
-
-Stats Progress::stats() const {
-  return {.operations = operations_,
-          .bytes_sent = bytes_sent_,
-          .bytes_received = bytes_received_,
-          .busy = Duration(busy_ns_)};
-}
-
-// ---- the loop
-
-void Progress::loop() {
-  last_progress_ = monotonic_now();
-  while (take_requests()) {
-    bool moved = false;
-    if (!failed_) {
-      moved = connections_->poll(*this) > 0;
-      check_health();
-    }
-    if (!failed_ && !suspicion_) moved = advance() || moved;
-    if (moved)
-      last_progress_ = monotonic_now();
-    else
-      rest();
-  }
-}
-
-// False when it is time to end.
-bool Progress::take_requests() {
-  if (auto reason = inbox_->abort_reason(); reason && !failed_) {
-    const Error error{Errc::aborted,
-                      fmt::format("{} aborted: {}", control_.describe(options_.rank), *reason)};
-    fail_all(error, error);
-  }
-  if (!inbox_->stop_requested()) return true;
-  const Error ended{Errc::aborted,
-                    fmt::format("{} ended its communicator", control_.describe(options_.rank))};
-  auto waiting = inbox_->close(ended);
-  const bool unfinished = current_ || !waiting.empty();
-  if (unfinished && !failed_) fail_all(ended, ended);
-  for (PendingCall& call : waiting) call.work->finish(tl::unexpected<Error>(ended));
-  if (!failed_) farewell();
-  return false;
-}
-
-void Progress::farewell() {
-  Message goodbye{.kind = MessageKind::goodbye};
-  goodbye.call = {.sequence = sequence_, .communicator = communicator_};
-  const TimePoint deadline = monotonic_now() + farewell_at_most;
-  std::vector<bool> told(departed_.size(), false);
-  told[place(options_.rank)] = true;
-  for (bool waiting = true;
-       waiting && monotonic_now() < deadline && !suspicion_ && !control_.poll_failure();) {
-    waiting = false;
-    for (int i = 0; i < options_.size; ++i) {
-      const Rank peer{i};
-      if (!told[place(peer)] && connections_->has_room(peer))
-        told[place(peer)] = connections_->send(peer, goodbye, true).has_value();
-      if (peer != options_.rank)
-        waiting = waiting || !told[place(peer)] || !departed_[place(peer)] || !connections_->all_sent(peer);
-    }
-    if (connections_->poll(*this) == 0) std::this_thread::sleep_for(50us);
-  }
-}
-
-// ---- waiting
-
-void Progress::rest() {
-  const Duration idle = monotonic_now() - last_progress_;
-  if (!failed_ && idle < spin_for) return;
-  if (!failed_ && idle < yield_for)
-    std::this_thread::yield();
-  else
-    sleep();
-}
-
-void Progress::sleep() {
-  if (!failed_) {
-    note(connections_->arm());
-    if (connections_->poll(*this) > 0 || verdict_) {
-      last_progress_ = monotonic_now();
-      return;
-    }
-  }
-  pollfd descriptors[] = {{inbox_->descriptor(), POLLIN, 0},
-                          {failed_ ? -1 : connections_->descriptor(), POLLIN, 0},
-                          {failed_ ? -1 : control_.wait_descriptor(), POLLIN, 0}};
-  ::poll(descriptors, std::size(descriptors), sleep_ms());
-  if (descriptors[0].revents != 0) inbox_->drain();
-  if (descriptors[1].revents != 0) connections_->drain();
-  next_control_check_ = {};
-}
-
-// Until the next deadline; never for ever, so that a lost wake-up costs a moment only.
-int Progress::sleep_ms() const {
-  Duration longest = 1s;
-  if (suspicion_) longest = 10ms;
-  if (current_ && !failed_) {
-    const TimePoint deadline = current_->started + options_.operation_timeout;
-    const Duration next = std::min(current_->next_warning, deadline) - monotonic_now();
-    longest = std::clamp<Duration>(next, 1ms, longest);
-  }
-  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(longest).count());
-}
 
 // ---- calls
 
@@ -156,16 +26,21 @@ bool Progress::advance() {
 }
 
 bool Progress::start_next() {
-  auto pending = inbox_->next_call();
+  if (inbox_.pending() == 0) return false;
+  auto pending = inbox_.next_call();
   if (!pending) return false;
+  start(std::move(*pending));
+  return true;
+}
+
+void Progress::start(PendingCall pending) {
   const TimePoint started = monotonic_now();
-  current_ = Current{.pending = std::move(*pending),
+  current_ = Current{.pending = std::move(pending),
                      .fingerprint = {},
                      .started = started,
                      .next_warning = started + options_.warn_after};
   busy_since_ = started;
   note(begin(*current_));
-  return true;
 }
 
 Result<void> Progress::begin(Current& current) {
@@ -221,7 +96,12 @@ void Progress::finish_current() {
   bytes_received_ = run_.bytes_received();
   const auto work = std::move(current_->pending.work);
   current_.reset();
-  work->finish({});
+  finish(*work, {});
+}
+
+void Progress::finish(WorkState& work, Result<void> outcome) {
+  if (&work != at_once_.get()) inbox_.one_finished();
+  work.finish(std::move(outcome));
 }
 
 // ---- what the connections report

@@ -1,5 +1,6 @@
-// The progress thread of a communicator: takes calls, runs them one after the other,
-// watches the peers, and ends everything when something fails.
+// Takes calls, runs them one after the other, watches the peers, and ends everything when
+// something fails. All of it happens on the thread that sits in the communicator's seat: one that waits
+// for a call, or, when nobody does, the progress thread.
 #pragma once
 
 #include <atomic>
@@ -11,18 +12,22 @@
 #include "exec/connections/connections.h"
 #include "exec/control.h"
 #include "exec/progress/inbox.h"
+#include "exec/progress/bell.h"
 #include "exec/run/roll_call.h"
 #include "exec/run/run.h"
 
 namespace beeline::exec {
 
-class Progress : private Listener {
+class Progress : private Listener, private Driver {
  public:
   Progress(const CommunicatorOptions& options, Control& control, std::unique_ptr<Connections> connections,
-           Staging staging, std::unique_ptr<Inbox> inbox);
+           Staging staging, std::shared_ptr<Seat> seat, Bell bell);
   ~Progress() override;
 
-  Inbox& inbox() { return *inbox_; }
+  // ---- any thread (driving.cc)
+  Result<std::shared_ptr<Work>> submit(const Call& call);
+  Result<void> run(const Call& call);
+  void abort(std::string reason);
   Stats stats() const;
 
  private:
@@ -32,22 +37,37 @@ class Progress : private Listener {
     TimePoint started, next_warning;
   };
 
+  // ---- the progress thread (thread.cc)
   void loop();
-  bool take_requests();
+  bool is_needed() const;
+  void drive_for_all();
+  void nap();
+  void end();
   void farewell();
-  void rest();
-  void sleep();
-  int sleep_ms() const;
+
+  // ---- in the seat (driving.cc)
+  struct Idle;
+  void drive_for(const WorkState& work, TimePoint deadline) override;
+  void hand_over() override;
+  bool step();
+  bool can_begin_at_once() const;
+  void begin_submitted(const WorkState& work);
+  bool rest(Idle& idle, TimePoint deadline, Seat::Sleeper who);
+  void sleep(TimePoint deadline, Seat::Sleeper who);
+  int sleep_ms(TimePoint deadline) const;
+  void take_abort();
+  void wake_thread();
 
   // ---- calls (progress.cc)
   bool advance();
   bool start_next();
+  void start(PendingCall pending);
   Result<void> begin(Current& current);
   Result<const Schedule*> schedule_for(const Call& call);
   Result<bool> announce();
   Result<bool> advance_current();
   void finish_current();
-  void publish_stats();
+  void finish(WorkState& work, Result<void> outcome);
 
   // ---- what the connections report (progress.cc)
   void on_message(Rank peer, const Message& message) override;
@@ -59,9 +79,9 @@ class Progress : private Listener {
   void note(const Result<void>& result);
 
   // ---- failure (failure.cc)
-  void check_health();
-  std::optional<Error> find_cause();
-  void check_patience();
+  void check_health(TimePoint now);
+  std::optional<Error> find_cause(TimePoint now);
+  void check_patience(TimePoint now);
   std::string whom_we_wait_for() const;
   std::string current_call() const;
   Error timed_out(Duration waited) const;
@@ -72,7 +92,8 @@ class Progress : private Listener {
   const CommunicatorOptions options_;
   Control& control_;
   const std::uint32_t communicator_;
-  std::unique_ptr<Inbox> inbox_;
+  const std::shared_ptr<Seat> seat_;
+  Inbox inbox_;
   std::unique_ptr<Connections> connections_;
   Staging staging_;  // its region goes before the connections
   FlightRecorder recorder_;
@@ -87,12 +108,18 @@ class Progress : private Listener {
   std::optional<Error> verdict_;    // what we found out ourselves, beyond doubt
   std::optional<Error> suspicion_;  // a broken connection: somebody may still tell us why
   TimePoint suspicion_since_;
-  bool failed_ = false;
+  std::atomic<bool> failed_{false};  // changes in the seat only
 
-  TimePoint last_progress_, next_control_check_, busy_since_;
+  TimePoint next_control_check_, busy_since_;
+  const unsigned spins_;       // how often to look before letting others have the processor
+  unsigned steps_ = 0;         // since the last look at clock and peers
+  std::shared_ptr<WorkState> at_once_;  // of calls that nobody else holds a work of
   std::atomic<std::uint64_t> operations_{0}, bytes_sent_{0}, bytes_received_{0};
   std::atomic<std::int64_t> busy_ns_{0};
 
+  Bell bell_;
+  std::atomic<bool> thread_naps_{false};     // for long: it must be woken
+  std::atomic<std::int64_t> last_submit_ns_{0};
   std::thread thread_;  // last: it uses all of the above
 };
 

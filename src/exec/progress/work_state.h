@@ -1,55 +1,43 @@
-// The outcome of one call, shared between its caller and the progress thread.
+// The outcome of one call, shared between its caller and whoever drives the communicator.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
-#include <optional>
 
 #include "exec/communicator.h"
+#include "exec/progress/seat.h"
 
 namespace beeline::exec {
 
-class WorkState : public Work {
+class WorkState final : public Work {
  public:
-  bool done() const override {
-    const std::lock_guard lock(mutex_);
-    return outcome_.has_value();
-  }
+  explicit WorkState(std::shared_ptr<Seat> seat) : seat_(std::move(seat)) {}
 
-  Result<void> wait(Duration timeout) override {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, timeout, [&] { return outcome_.has_value(); }))
-      return fail(Errc::timed_out, "the call is still running");
-    return *outcome_;
-  }
+  bool done() const override { return (flags_.load(std::memory_order_acquire) & is_done) != 0; }
 
-  void on_done(Done callback) override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!outcome_) {
-        callback_ = std::move(callback);
-        return;
-      }
-    }
-    callback(*outcome_);  // does not change any more
-  }
+  Result<void> wait(Duration timeout) override;
+  void on_done(Done callback) override;
 
-  // Once, by the progress thread.
-  void finish(Result<void> outcome) {
-    Done callback;
-    {
-      const std::lock_guard lock(mutex_);
-      outcome_ = std::move(outcome);
-      callback = std::move(callback_);
-      changed_.notify_all();
-    }
-    if (callback) callback(*outcome_);
-  }
+  // Once, by whoever drives.
+  void finish(Result<void> outcome);
+
+  // Only when done, and as long as nobody calls reuse().
+  const Result<void>& outcome() const { return outcome_; }
+  // For the next call. Only while nobody else knows of this object.
+  void reuse() { flags_.store(0, std::memory_order_relaxed); }
 
  private:
-  mutable std::mutex mutex_;
+  enum Flag : unsigned { is_done = 1, has_sleeper = 2, has_callback = 4 };
+  void drive_or_sleep(TimePoint deadline);
+  void sleep(TimePoint deadline);
+
+  const std::shared_ptr<Seat> seat_;
+  std::atomic<unsigned> flags_{0};
+  Result<void> outcome_;  // written before is_done
+  std::mutex mutex_;      // of those who sleep, and of the callback
   std::condition_variable changed_;
-  std::optional<Result<void>> outcome_;
   Done callback_;
 };
 
