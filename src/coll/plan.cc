@@ -1,50 +1,8 @@
-#include "coll/plan.h"
+#include "coll/builder.h"
+#include "coll/gathering.h"
 
 namespace beeline::coll {
 namespace {
-
-// Builds one rank's steps. Chunk and rank arithmetic is modulo the group's size.
-class Builder {
- public:
-  Builder(Operation operation, int size, Rank rank, Rank root, std::uint32_t chunk_count)
-      : plan_{operation, size, rank, root, chunk_count, {}} {}
-
-  std::uint32_t send(Rank peer, Slice source, std::vector<std::uint32_t> after) {
-    return add({.kind = StepKind::send, .peer = peer, .source = source, .after = std::move(after)});
-  }
-  std::uint32_t receive(Rank peer, Slice destination, std::vector<std::uint32_t> after) {
-    return add(
-        {.kind = StepKind::receive, .peer = peer, .destination = destination, .after = std::move(after)});
-  }
-  std::uint32_t receive_reduce(Rank peer, Slice own, Slice destination, bool completes) {
-    return add({.kind = StepKind::receive_reduce,
-                .peer = peer,
-                .source = own,
-                .destination = destination,
-                .completes = completes});
-  }
-  std::uint32_t copy(Slice source, Slice destination) {
-    return add({.kind = StepKind::copy, .source = source, .destination = destination});
-  }
-
-  Rank left() const { return at(-1); }
-  Rank right() const { return at(1); }
-  // The rank `distance` places to the right on the ring.
-  Rank at(int distance) const { return Rank{wrap(plan_.rank.value + distance)}; }
-  std::uint32_t chunk(int index) const { return static_cast<std::uint32_t>(wrap(index)); }
-  int size() const { return plan_.group_size; }
-  int rank() const { return plan_.rank.value; }
-  Plan take() { return std::move(plan_); }
-
- private:
-  int wrap(int value) const { return ((value % plan_.group_size) + plan_.group_size) % plan_.group_size; }
-  std::uint32_t add(Step step) {
-    plan_.steps.push_back(std::move(step));
-    return static_cast<std::uint32_t>(plan_.steps.size() - 1);
-  }
-
-  Plan plan_;
-};
 
 // The reducing half of the ring. Chunk c starts at rank c+1, travels right and collects
 // each rank's part on the way: ((x[c+1] + x[c+2]) + …) + x[c], complete at rank c.
@@ -118,13 +76,28 @@ void broadcast(Builder& build, Rank root) {
   if (!is_last) build.send(build.right(), {is_root ? Buffer::input : Buffer::output, 0}, arrived);
 }
 
-// Dissemination: in round k every rank tells the one 2^k places to the right that it, and
-// all it has heard of, are there. ceil(log2 n) rounds; the messages are empty.
+// No ring, but a dissemination: in round k every rank tells the one 2^k places to the right that
+// it, and all it has heard of, are there. ceil(log2 n) rounds; the messages are empty.
 void barrier(Builder& build) {
   std::vector<std::uint32_t> heard;
   for (int distance = 1; distance < build.size(); distance *= 2) {
     build.send(build.at(distance), {}, heard);
     heard.push_back(build.receive(build.at(-distance), {}, {}));
+  }
+}
+
+void ring(Builder& build) {
+  switch (build.plan().operation) {
+    case Operation::all_reduce:
+      return all_reduce(build);
+    case Operation::reduce_scatter:
+      return reduce_scatter(build);
+    case Operation::all_gather:
+      return all_gather(build);
+    case Operation::broadcast:
+      return broadcast(build, build.plan().root);
+    case Operation::barrier:
+      return barrier(build);
   }
 }
 
@@ -146,8 +119,23 @@ std::string_view name(Operation operation) {
   return "unknown operation";
 }
 
+std::string_view name(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::ring:
+      return "ring";
+    case Algorithm::direct:
+      return "direct";
+    case Algorithm::dissemination:
+      return "dissemination";
+  }
+  return "unknown algorithm";
+}
+
 Result<Plan> make_plan(Operation operation, Algorithm algorithm, int group_size, Rank rank, Rank root) {
-  if (algorithm != Algorithm::ring) return fail(Errc::unsupported, "there is no such collective algorithm");
+  if (algorithm > Algorithm::dissemination)
+    return fail(Errc::unsupported, "there is no such collective algorithm");
+  if (operation > Operation::barrier)
+    return fail(Errc::unsupported, "there is no such collective operation");
   if (group_size < 1)
     return fail(Errc::invalid_argument, "a group has at least one rank, not {}", group_size);
   const auto outside = [&](Rank r) { return r.value < 0 || r.value >= group_size; };
@@ -160,25 +148,10 @@ Result<Plan> make_plan(Operation operation, Algorithm algorithm, int group_size,
   const bool whole = operation == Operation::broadcast || operation == Operation::barrier;
   Builder build(operation, group_size, rank, operation == Operation::broadcast ? root : Rank{0},
                 whole ? 1u : static_cast<std::uint32_t>(group_size));
-  switch (operation) {
-    case Operation::all_reduce:
-      all_reduce(build);
-      break;
-    case Operation::reduce_scatter:
-      reduce_scatter(build);
-      break;
-    case Operation::all_gather:
-      all_gather(build);
-      break;
-    case Operation::broadcast:
-      broadcast(build, root);
-      break;
-    case Operation::barrier:
-      barrier(build);
-      break;
-    default:
-      return fail(Errc::unsupported, "there is no such collective operation");
-  }
+  if (algorithm == Algorithm::ring)
+    ring(build);
+  else
+    gathering(build, algorithm);
   return build.take();
 }
 

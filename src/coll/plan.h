@@ -18,13 +18,22 @@ namespace beeline::coll {
 
 enum class Operation : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
 std::string_view name(Operation operation);
-enum class Algorithm : std::uint8_t { ring };
+//   ring           every byte crosses each link once; n - 1 rounds (2n - 2 for all_reduce)
+//   direct         every rank sends its contribution to every other: one round, n - 1 messages
+//   dissemination  in round k every rank tells the one 2^k places to its left all that it has got:
+//                  ceil(log2 n) rounds of one message
+// In the latter two every rank hears of every other, and combines the contributions itself.
+enum class Algorithm : std::uint8_t { ring, direct, dissemination };
+inline constexpr Algorithm all_algorithms[] = {Algorithm::ring, Algorithm::direct, Algorithm::dissemination};
+std::string_view name(Algorithm algorithm);
 
 // Buffers of a rank. Full-size ones hold all `chunk_count` chunks:
 //   input   all_reduce, reduce_scatter, broadcast: full size; all_gather: this rank's chunk only
 //   output  all_reduce, all_gather, broadcast: full size; reduce_scatter: this rank's chunk only
-//   scratch full size by index, but a chunk of it exists only between its writing step and its
-//           last reader, so the executor needs few slots
+//   scratch ring: full size by index, but a chunk of it exists only between its writing step and its
+//           last reader, so the executor needs few slots. The others: chunk c of rank r's
+//           contribution is number r * chunk_count + c, and behind all those stands a partial result
+//           of every chunk: partial_chunk(plan, c)
 // Input and output may be the same memory (in place).
 enum class Buffer : std::uint8_t { input, output, scratch };
 
@@ -40,17 +49,19 @@ enum class StepKind : std::uint8_t {
   receive,         // peer -> destination
   receive_reduce,  // destination = combine(what the peer sends, source), operands in the order `peer_first`
   copy,            // destination = source
+  reduce,          // destination = combine(source, operand)
 };
 
 // The k-th send of rank a to rank b meets the k-th receive(_reduce) of b from a.
 struct Step {
   StepKind kind = StepKind::send;
-  Rank peer{-1};           // not for copy
-  Slice source{};          // send, copy, receive_reduce
-  Slice destination{};     // receive, receive_reduce, copy
+  Rank peer{-1};           // not for copy and reduce
+  Slice source{};          // send, copy, receive_reduce, reduce
+  Slice operand{};         // reduce
+  Slice destination{};     // receive, receive_reduce, copy, reduce
   bool peer_first = true;  // receive_reduce: combine(peer, own) or combine(own, peer)
   bool completes =
-      false;  // receive_reduce: the result holds every rank's contribution (averages divide here)
+      false;  // receive_reduce, reduce: the result holds every rank's contribution (averages divide here)
   std::vector<std::uint32_t> after{};  // indices of earlier steps of this rank that must be complete
 };
 
@@ -62,6 +73,15 @@ struct Plan {
   std::uint32_t chunk_count = 1;
   std::vector<Step> steps;
 };
+
+// Numbers in scratch, see Buffer.
+constexpr std::uint32_t contributed_chunk(const Plan& plan, int rank, std::uint32_t chunk) {
+  return static_cast<std::uint32_t>(rank) * plan.chunk_count + chunk;
+}
+constexpr std::uint32_t partial_chunk(const Plan& plan, std::uint32_t chunk) {
+  return contributed_chunk(plan, plan.group_size, chunk);
+}
+constexpr std::uint32_t scratch_chunks(const Plan& plan) { return partial_chunk(plan, plan.chunk_count); }
 
 // group_size >= 1; a group of one gets copies only. Errors: a rank or root outside the group.
 Result<Plan> make_plan(Operation operation, Algorithm algorithm, int group_size, Rank rank,

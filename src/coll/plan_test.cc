@@ -12,11 +12,12 @@ namespace {
 constexpr Operation all_operations[] = {Operation::all_reduce, Operation::reduce_scatter,
                                         Operation::all_gather, Operation::broadcast, Operation::barrier};
 
-std::vector<Plan> plans_for(Operation operation, int size, int root = 0) {
+std::vector<Plan> plans_for(Operation operation, int size, int root = 0,
+                            Algorithm algorithm = Algorithm::ring) {
   std::vector<Plan> plans;
   plans.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank)
-    plans.push_back(make_plan(operation, Algorithm::ring, size, Rank{rank}, Rank{root}).value());
+    plans.push_back(make_plan(operation, algorithm, size, Rank{rank}, Rank{root}).value());
   return plans;
 }
 
@@ -28,11 +29,34 @@ TEST(MakePlan, EveryPlanUpToSixteenRanksIsProved) {
             << name(operation) << " of " << size << " from " << root;
 }
 
+// Their plans grow with the square of the group and more: the direct one is for small groups anyway.
+TEST(MakePlan, EveryPlanInWhichEveryRankCombinesItselfIsProved) {
+  for (const auto& [algorithm, largest] : {std::pair(Algorithm::direct, 8), {Algorithm::dissemination, 9}})
+    for (const Operation operation : all_operations)
+      for (int size = 1; size <= largest; ++size)
+        for (int root = 0; root < (operation == Operation::broadcast ? size : 1); ++root)
+          EXPECT_EQ(verify(plans_for(operation, size, root, algorithm)), std::nullopt)
+              << name(operation) << " of " << size << " from " << root << ", " << name(algorithm);
+}
+
 TEST(MakePlan, AGroupOfOneCopiesOnly) {
-  for (const Operation operation : all_operations) {
-    const auto plans = plans_for(operation, 1);
-    for (const Step& step : plans[0].steps) EXPECT_EQ(step.kind, StepKind::copy);
-  }
+  for (const Algorithm algorithm : all_algorithms)
+    for (const Operation operation : all_operations) {
+      const auto plans = plans_for(operation, 1, 0, algorithm);
+      for (const Step& step : plans[0].steps) EXPECT_EQ(step.kind, StepKind::copy);
+    }
+}
+
+// That is what lets one message carry everything from one rank to another.
+TEST(MakePlan, ADisseminationMeetsEveryPeerOnce) {
+  for (int size = 2; size <= 17; ++size)
+    for (const Plan& plan : plans_for(Operation::barrier, size, 0, Algorithm::dissemination)) {
+      std::vector<int> to(static_cast<std::size_t>(size)), from(to);
+      for (const Step& step : plan.steps)
+        ++(step.kind == StepKind::send ? to : from)[static_cast<std::size_t>(step.peer.value)];
+      for (const int messages : to) EXPECT_LE(messages, 1);
+      for (const int messages : from) EXPECT_LE(messages, 1);
+    }
 }
 
 TEST(MakePlan, RejectsRanksAndRootsOutsideTheGroup) {

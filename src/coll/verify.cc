@@ -22,7 +22,15 @@ std::string text(Slice slice) { return fmt::format("{}[{}]", buffer_name(slice.b
 bool receives(const Step& step) {
   return step.kind == StepKind::receive || step.kind == StepKind::receive_reduce;
 }
-bool reads(const Step& step) { return step.kind != StepKind::receive; }
+bool combines(const Step& step) {
+  return step.kind == StepKind::receive_reduce || step.kind == StepKind::reduce;
+}
+// What a step reads on its own rank.
+std::vector<Slice> sources(const Step& step) {
+  if (step.kind == StepKind::receive) return {};
+  if (step.kind == StepKind::reduce) return {step.source, step.operand};
+  return {step.source};
+}
 bool writes(const Step& step) { return step.kind != StepKind::send; }
 
 // What a chunk of memory holds: contributions of `ranks` to `chunk`, folded from the left
@@ -43,6 +51,7 @@ class Verifier {
     if (auto wrong = match_messages()) return wrong;
     EventGraph graph = build_graph();
     if (auto wrong = progress(graph)) return wrong;
+    if (auto wrong = progress_as_listed(graph)) return wrong;
     const auto order = graph.topological_order();
     const Reachability reach(graph, *order);
     if (plans_[0].operation == Operation::barrier) return everybody_has_begun(reach);
@@ -92,13 +101,14 @@ class Verifier {
     const Step& s = step(site);
     for (const std::uint32_t before : s.after)
       if (before >= site.index) return text_of(site) + " waits for itself or a later step";
-    if (s.kind != StepKind::copy && (s.peer.value < 0 || s.peer.value >= size_ || s.peer.value == site.rank))
+    const bool local = s.kind == StepKind::copy || s.kind == StepKind::reduce;
+    if (!local && (s.peer.value < 0 || s.peer.value >= size_ || s.peer.value == site.rank))
       return fmt::format("{}: peer {} is not another rank of the group", text_of(site), s.peer.value);
-    if (s.completes && s.kind != StepKind::receive_reduce)
-      return text_of(site) + " completes without reducing";
+    if (s.completes && !combines(s)) return text_of(site) + " completes without reducing";
     if (plans_[0].operation == Operation::barrier) return barrier_step(site);
-    if (reads(s) && !exists(site.rank, s.source))
-      return fmt::format("{} reads {}, which does not exist", text_of(site), text(s.source));
+    for (const Slice read : sources(s))
+      if (!exists(site.rank, read))
+        return fmt::format("{} reads {}, which does not exist", text_of(site), text(read));
     if (writes(s) && !exists(site.rank, s.destination))
       return fmt::format("{} writes {}, which does not exist", text_of(site), text(s.destination));
     if (writes(s) && s.destination.buffer == Buffer::input) return text_of(site) + " writes to the input";
@@ -110,7 +120,7 @@ class Verifier {
     const Step& s = step(site);
     if (s.kind != StepKind::send && s.kind != StepKind::receive)
       return text_of(site) + " moves data in a barrier";
-    if (s.source != Slice{} || s.destination != Slice{}) return text_of(site) + " names memory in a barrier";
+    if (s.source != Slice{} || s.operand != Slice{} || s.destination != Slice{}) return text_of(site) + " names memory in a barrier";
     return std::nullopt;
   }
 
@@ -118,6 +128,7 @@ class Verifier {
     const Operation operation = plans_[0].operation;
     const bool own_only = (operation == Operation::all_gather && slice.buffer == Buffer::input) ||
                           (operation == Operation::reduce_scatter && slice.buffer == Buffer::output);
+    if (slice.buffer == Buffer::scratch) return slice.chunk < scratch_chunks(plans_[0]);
     return own_only ? slice.chunk == static_cast<std::uint32_t>(rank) : slice.chunk < plans_[0].chunk_count;
   }
 
@@ -168,6 +179,16 @@ class Verifier {
     return std::nullopt;
   }
 
+  Verdict progress_as_listed(EventGraph graph) const {
+    for_each_step([&](Site site) -> Verdict {
+      if (site.index != 0)
+        graph.add(EventGraph::end(number({site.rank, site.index - 1})), EventGraph::start(number(site)));
+      return std::nullopt;
+    });
+    if (!graph.topological_order()) return "taken as listed, the steps wait for each other in a circle";
+    return std::nullopt;
+  }
+
   // ---- barrier
 
   Verdict everybody_has_begun(const Reachability& reach) const {
@@ -208,13 +229,16 @@ class Verifier {
 
   static bool conflict(const Step& a, const Step& b, bool in_place) {
     const auto same = [&](Slice x, Slice y) { return place(x, in_place) == place(y, in_place); };
+    const auto reads = [&](const Step& s, Slice written) {
+      const auto read = sources(s);
+      return std::any_of(read.begin(), read.end(), [&](Slice slice) { return same(slice, written); });
+    };
     const auto moves_nothing = [&](const Step& s) {
       return s.kind == StepKind::copy && same(s.source, s.destination);
     };
     if (moves_nothing(a) || moves_nothing(b)) return false;
     return (writes(a) && writes(b) && same(a.destination, b.destination)) ||
-           (writes(a) && reads(b) && same(a.destination, b.source)) ||
-           (reads(a) && writes(b) && same(a.source, b.destination));
+           (writes(a) && reads(b, a.destination)) || (writes(b) && reads(a, b.destination));
   }
 
   // ---- values
@@ -257,24 +281,22 @@ class Verifier {
 
   Verdict execute(Site site, const Value& arriving, Value& leaving, Memory& memory, bool in_place) const {
     const Step& s = step(site);
-    Value own;
-    if (reads(s)) {
-      own = memory[{site.rank, place(s.source, in_place)}];
-      if (own.ranks.empty())
-        return fmt::format("{} reads {} while it is undefined{}", text_of(site), text(s.source),
+    std::vector<Value> read;
+    for (const Slice slice : sources(s)) {
+      read.push_back(memory[{site.rank, place(slice, in_place)}]);
+      if (read.back().ranks.empty())
+        return fmt::format("{} reads {} while it is undefined{}", text_of(site), text(slice),
                            in_place ? " (in place)" : "");
     }
+    if (s.kind == StepKind::receive_reduce) read.insert(s.peer_first ? read.begin() : read.end(), arriving);
     if (s.kind == StepKind::send) {
-      leaving = std::move(own);
+      leaving = std::move(read[0]);
       return std::nullopt;
     }
     Value& target = memory[{site.rank, place(s.destination, in_place)}];
-    if (s.kind != StepKind::receive_reduce) {
-      target = s.kind == StepKind::copy ? own : arriving;
-      return std::nullopt;
-    }
-    target = s.peer_first ? arriving : own;
-    const Value& right = s.peer_first ? own : arriving;
+    target = s.kind == StepKind::receive ? arriving : read[0];
+    if (!combines(s)) return std::nullopt;
+    const Value& right = read[1];
     if (target.chunk != right.chunk) return text_of(site) + " combines different chunks";
     if (right.ranks.size() != 1) return text_of(site) + " combines in an order that is no fold from the left";
     target.ranks.push_back(right.ranks[0]);

@@ -4,6 +4,8 @@
 //   structure  peers, chunks and buffers exist; `after` names earlier steps only; nothing writes
 //              to the input; the k-th send of a to b has a k-th receive of b from a
 //   progress   no cycle, even if a send ends only once its receive has begun (rendezvous)
+//              and none either if every rank takes its steps one by one, as listed, and sends
+//              are buffered
 //   races      two steps of a rank that touch the same memory, one of them writing, are ordered by
 //              dependencies and messages, even if sends are buffered. A send reads its source until
 //              it is complete, and its receiver may be done before that: the network may repeat it

@@ -3,7 +3,8 @@
 // A damaged plan survives lawfully only under one of these rules:
 //   swap      two neighbours that are not both sends to, or both receives from, the same peer and
 //             do not depend on each other mean the same in either order; not even tried here
-//   fold      with two ranks both orders of the operands, a+b and b+a, go round the ring once
+//   fold      with two ranks both orders of the operands, a+b and b+a, go round the ring once; so where
+//             only one rank combines a chunk, either is right
 //   barrier   a dependency of a barrier matters only if, without it, some rank gets out while another
 //             is still held back; the test plays that out by itself
 #include "coll/verify.h"
@@ -20,19 +21,22 @@ namespace {
 
 using Plans = std::vector<Plan>;
 
-Plans plans_for(Operation operation, int size, int root = 0) {
+Plans plans_for(Operation operation, int size, int root = 0, Algorithm algorithm = Algorithm::ring) {
   Plans plans;
   for (int rank = 0; rank < size; ++rank)
-    plans.push_back(make_plan(operation, Algorithm::ring, size, Rank{rank}, Rank{root}).value());
+    plans.push_back(make_plan(operation, algorithm, size, Rank{rank}, Rank{root}).value());
   return plans;
 }
 
 void for_each_case(const std::function<void(const Plans&)>& body) {
-  for (const Operation operation : {Operation::all_reduce, Operation::reduce_scatter, Operation::all_gather,
-                                    Operation::broadcast, Operation::barrier})
-    for (int size = 1; size <= 8; ++size)
-      for (int root = 0; root < (operation == Operation::broadcast ? size : 1); ++root)
-        body(plans_for(operation, size, root));
+  // The latter two have many more steps: three ranks have two rounds and all kinds of steps.
+  for (const auto& [algorithm, largest] : {std::pair(Algorithm::ring, 8), {Algorithm::direct, 3},
+                                           {Algorithm::dissemination, 3}})
+    for (const Operation operation : {Operation::all_reduce, Operation::reduce_scatter, Operation::all_gather,
+                                      Operation::broadcast, Operation::barrier})
+      for (int size = 1; size <= largest; ++size)
+        for (int root = 0; root < (operation == Operation::broadcast ? size : 1); ++root)
+          body(plans_for(operation, size, root, algorithm));
 }
 
 // Calls `body` with every rank and step; it damages a copy of the plans.
@@ -101,10 +105,10 @@ TEST(Mutants, ADoubledStepIsNoticed) {
 bool incoming(const Step& step) {
   return step.kind == StepKind::receive || step.kind == StepKind::receive_reduce;
 }
+bool has_peer(const Step& step) { return step.kind != StepKind::copy && step.kind != StepKind::reduce; }
 bool order_matters(const Step& first, std::size_t first_index, const Step& second) {
   if (std::find(second.after.begin(), second.after.end(), first_index) != second.after.end()) return true;
-  if (first.kind == StepKind::copy || second.kind == StepKind::copy || first.peer != second.peer)
-    return false;
+  if (!has_peer(first) || !has_peer(second) || first.peer != second.peer) return false;
   return incoming(first) == incoming(second);
 }
 
@@ -125,7 +129,7 @@ TEST(Mutants, SwappedNeighboursAreNoticed) {
     for_each_step(plans, [&](std::size_t rank, std::size_t index) {
       Plans mutant = plans;
       auto& steps = mutant[rank].steps;
-      if (index + 2 >= steps.size() || steps[index].kind == StepKind::copy) return;
+      if (index + 2 >= steps.size() || !has_peer(steps[index])) return;
       Step &a = steps[index], &b = steps[index + 2];
       if (a.peer != b.peer || a.kind != b.kind || plans[0].operation == Operation::barrier) return;
       std::swap(a.source, b.source);
@@ -149,13 +153,16 @@ TEST(Mutants, AMisdirectedStepIsNoticed) {
     for_each_step(plans, [&](std::size_t rank, std::size_t index) {
       const Step& step = plans[rank].steps[index];
       for (int peer = -1; peer <= size; ++peer)
-        if (step.kind != StepKind::copy && peer != step.peer.value)
+        if (has_peer(step) && peer != step.peer.value)
           damage(rank, index, [&](Step& s) { s.peer = Rank{peer}; });
-      for (const auto member : {&Step::source, &Step::destination}) {
-        const bool used =
-            member == &Step::source ? step.kind != StepKind::receive : step.kind != StepKind::send;
+      for (const auto member : {&Step::source, &Step::operand, &Step::destination}) {
+        const bool used = member == &Step::source    ? step.kind != StepKind::receive
+                          : member == &Step::operand ? step.kind == StepKind::reduce
+                                                     : step.kind != StepKind::send;
         if (!used) continue;
-        for (std::uint32_t chunk = 0; chunk <= plans[0].chunk_count; ++chunk)
+        const bool in_scratch = (step.*member).buffer == Buffer::scratch;
+        const std::uint32_t chunks = in_scratch ? scratch_chunks(plans[0]) : plans[0].chunk_count;
+        for (std::uint32_t chunk = 0; chunk <= chunks; ++chunk)
           if (chunk != (step.*member).chunk) damage(rank, index, [&](Step& s) { (s.*member).chunk = chunk; });
         for (const Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch})
           if (buffer != (step.*member).buffer)
@@ -172,7 +179,7 @@ TEST(Mutants, AStepOfAnotherKindIsNoticed) {
   for_each_case([&](const Plans& plans) {
     for_each_step(plans, [&](std::size_t rank, std::size_t index) {
       for (const StepKind kind :
-           {StepKind::send, StepKind::receive, StepKind::receive_reduce, StepKind::copy}) {
+           {StepKind::send, StepKind::receive, StepKind::receive_reduce, StepKind::copy, StepKind::reduce}) {
         Plans mutant = plans;
         if (kind == mutant[rank].steps[index].kind) continue;
         mutant[rank].steps[index].kind = kind;
@@ -190,10 +197,15 @@ TEST(Mutants, OperandsTheWrongWayRoundAreNoticed) {
   Tally tally;
   for_each_case([&](const Plans& plans) {
     for_each_step(plans, [&](std::size_t rank, std::size_t index) {
-      if (plans[rank].steps[index].kind != StepKind::receive_reduce) return;
       Plans mutant = plans;
-      mutant[rank].steps[index].peer_first = false;
-      if (plans.size() == 2) {  // rule "fold"
+      Step& step = mutant[rank].steps[index];
+      if (step.kind != StepKind::receive_reduce && step.kind != StepKind::reduce) return;
+      step.peer_first = false;
+      std::swap(step.source, step.operand);
+      if (step.kind == StepKind::receive_reduce) std::swap(step.source, step.operand);
+      const bool alone = step.kind == StepKind::receive_reduce ||
+                         plans[0].operation == Operation::reduce_scatter;
+      if (plans.size() == 2 && alone) {  // rule "fold"
         EXPECT_EQ(verify(mutant), std::nullopt);
         ++tally.lawful;
       } else {
