@@ -36,10 +36,13 @@ class Gathering {
         arrived_(scratch_chunks(build.plan())),
         left_(scratch_chunks(build.plan())) {}
 
+  // Directly, nothing holds a message back, so all of them are listed first.
   void barrier() {
+    if (is_direct_)
+      for (const Round& round : rounds_) build_.send(round.to, {}, {});
     std::vector<std::uint32_t> heard;
     for (const Round& round : rounds_) {
-      build_.send(round.to, {}, is_direct_ ? std::vector<std::uint32_t>{} : heard);
+      if (!is_direct_) build_.send(round.to, {}, heard);
       heard.push_back(build_.receive(round.from, {}, {}));
     }
   }

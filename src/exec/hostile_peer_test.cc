@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/clock.h"
 #include "base/random.h"
 #include "exec/connections/establish.h"
+#include "exec/limits.h"
 #include "exec/test_group.h"
 
 namespace beeline::exec {
@@ -18,7 +20,9 @@ using coll::Operation;
 using ::testing::HasSubstr;
 using testing::TestGroup;
 
-constexpr std::size_t elements = 64;
+constexpr std::size_t elements = 4096;  // too many for a parcel: adverts ask for the data
+constexpr std::size_t few = 64;         // a small call
+static_assert(elements * sizeof(float) > parcel_bytes(2) && few * sizeof(float) <= parcel_bytes(2));
 
 // Rank 1, played by hand. Keeps the adverts that rank 0 sent.
 class Villain : public Listener {
@@ -41,6 +45,22 @@ class Villain : public Listener {
     wait_until([&] { return connections_->has_room(Rank{0}); });
     ASSERT_TRUE(connections_->send(Rank{0}, message, true));
   }
+  // What an honest rank 1 would send in a small call.
+  Message parcel(std::uint64_t sequence = 1) const {
+    Message message{.kind = MessageKind::parcel, .call = call(sequence)};
+    message.call.count = few;
+    return message;
+  }
+  void send_parcel(const Message& message, std::size_t payload = few * sizeof(float)) {
+    const auto bytes = static_cast<std::uint32_t>(message_bytes + payload);
+    std::byte* slot = nullptr;
+    wait_until([&] { return (slot = connections_->parcel_slot(Rank{0}, bytes)) != nullptr; });
+    const auto header = encode(message);
+    std::copy(header.begin(), header.end(), slot);
+    std::fill_n(slot + message_bytes, payload, std::byte{1});
+    ASSERT_TRUE(connections_->send_parcel(Rank{0}, bytes));
+  }
+
   // What an honest rank 1 would ask for first.
   Message advert() const {
     return {.kind = MessageKind::advert,
@@ -71,6 +91,7 @@ class Villain : public Listener {
   void on_message(Rank, const Message& message) override {
     if (message.kind == MessageKind::advert) invitations_.push_back(message);
   }
+  void on_parcel(Rank, const Parcel&) override {}
   void on_data(Rank, std::uint32_t, std::uint32_t) override {}
   void on_written(Rank, std::uint32_t) override {}
   void on_broken(Rank, Error) override {}
@@ -128,7 +149,7 @@ const Attack attacks[] = {
     {"a message that does not exist",
      [](Villain& v) { say_changed(v, [](Message& m) { m.ordinal = 1u << 31; }); }, "which does not exist"},
     {"another size", [](Villain& v) { say_changed(v, [](Message& m) { m.bytes = 0xFFFFFFFF; }); },
-     "expects 4294967295 bytes where rank 0 has 128"},
+     "expects 4294967295 bytes where rank 0 has 8192"},
     {"a wrong key", [](Villain& v) { v.say(v.advert()); }, "remote access error"},
     {"adverts without end",
      [](Villain& v) {
@@ -145,35 +166,97 @@ const Attack attacks[] = {
      },
      "did not ask for"},
     {"less data than asked for", [](Villain& v) { v.write({.ticket = v.first_invitation().ticket}); },
-     "sent 0 bytes where rank 0 asked for 128"},
+     "sent 0 bytes where rank 0 asked for 8192"},
+    {"a parcel in a large call", [](Villain& v) { v.send_parcel(v.parcel()); },
+     "rank 1 called all_reduce(sum, float32, 64 elements)"},
+    {"a parcel of the same large call",
+     [](Villain& v) {
+       Message message = v.parcel();
+       message.call = v.call();
+       v.send_parcel(message);
+     },
+     "rank 1 treats call 1 as a small one"},
+    {"a parcel of a distant call", [](Villain& v) { v.send_parcel(v.parcel(3)); }, "sent data of its call 3"},
     {"a goodbye in the middle", [](Villain& v) { v.say({.kind = MessageKind::goodbye, .call = v.call(0)}); },
      "left the group after 0 calls"},
 };
 
+// Against a call of rank 0 with so many elements.
+void suffer(const Attack& attack, std::size_t count) {
+  SCOPED_TRACE(attack.what);
+  const auto provider = verbs::make_fake_provider();
+  TestGroup group(*provider, 2);
+  std::unique_ptr<Villain> villain;
+  group.on_all_ranks([&](int rank) {
+    if (rank == 0)
+      group.create(0);
+    else
+      villain = std::make_unique<Villain>(group);
+  });
+  std::array<float, elements> data{};
+  const auto work = group[0]
+                        .submit({Operation::all_reduce, data.data(), data.data(), count, DType::float32,
+                                 RedOp::sum, Rank{0}})
+                        .value();
+  attack.act(*villain);
+  const auto result = work->wait(60s);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().code, Errc::timed_out);
+  EXPECT_THAT(result.error().message, HasSubstr(attack.expected));
+  EXPECT_THAT(result.error().message, HasSubstr("rank 1"));
+}
+
 TEST(HostilePeer, IsNamedAndDoesNoHarm) {
-  for (const Attack& attack : attacks) {
-    SCOPED_TRACE(attack.what);
-    const auto provider = verbs::make_fake_provider();
-    TestGroup group(*provider, 2);
-    std::unique_ptr<Villain> villain;
-    group.on_all_ranks([&](int rank) {
-      if (rank == 0)
-        group.create(0);
-      else
-        villain = std::make_unique<Villain>(group);
-    });
-    std::array<float, elements> data{};
-    const auto work = group[0]
-                          .submit({Operation::all_reduce, data.data(), data.data(), elements, DType::float32,
-                                   RedOp::sum, Rank{0}})
-                          .value();
-    attack.act(*villain);
-    const auto result = work->wait(60s);
-    ASSERT_FALSE(result);
-    EXPECT_NE(result.error().code, Errc::timed_out);
-    EXPECT_THAT(result.error().message, HasSubstr(attack.expected));
-    EXPECT_THAT(result.error().message, HasSubstr("rank 1"));
-  }
+  for (const Attack& attack : attacks) suffer(attack, elements);
+}
+
+const Attack attacks_on_small_calls[] = {
+    {"another call", [](Villain& v) {
+       Message message = v.parcel();
+       message.call.redop = RedOp::max;
+       v.send_parcel(message);
+     },
+     "rank 1 called all_reduce(max, float32, 64 elements)"},
+    {"less data", [](Villain& v) { v.send_parcel(v.parcel(), 0); }, "sent 0 bytes where rank 0 expects 256"},
+    {"more data", [](Villain& v) { v.send_parcel(v.parcel(), 260); },
+     "sent 260 bytes where rank 0 expects 256"},
+    {"call 0", [](Villain& v) { v.send_parcel(v.parcel(0)); }, "sent data of its call 0"},
+    {"a call out of turn", [](Villain& v) { v.send_parcel(v.parcel(3)); }, "sent data of its call 3"},
+    {"the next call twice",
+     [](Villain& v) {
+       v.send_parcel(v.parcel(2));
+       v.send_parcel(v.parcel(2));
+     },
+     "sent data of its call 2"},
+    {"an operation that does not exist",
+     [](Villain& v) {
+       Message message = v.parcel();
+       message.call.operation = static_cast<Operation>(77);
+       v.send_parcel(message);
+     },
+     "makes no sense"},
+    {"bytes beyond the fingerprint",
+     [](Villain& v) {
+       Message message = v.parcel();
+       message.ticket = 1;
+       v.send_parcel(message);
+     },
+     "makes no sense"},
+    {"a large call's announcement", [](Villain& v) { v.say({.kind = MessageKind::call, .call = v.call()}); },
+     "rank 1 called all_reduce(sum, float32, 4096 elements)"},
+    {"an announcement of the same call",
+     [](Villain& v) {
+       Message message{.kind = MessageKind::call, .call = v.parcel().call};
+       v.say(message);
+     },
+     "rank 1 treats call 1 as a large one"},
+    {"an advert", [](Villain& v) { v.say(v.advert()); },
+     "rank 1 called all_reduce(sum, float32, 4096 elements)"},
+    {"data that nobody asked for", [](Villain& v) { v.write({.ticket = 0}); }, "did not ask for"},
+};
+
+TEST(HostilePeer, OfASmallCallIsNamedAndDoesNoHarm) {
+  for (const Attack& attack : attacks_on_small_calls) suffer(attack, few);
 }
 
 // Random bytes as messages, and random changes of honest ones.
@@ -198,7 +281,11 @@ TEST(HostilePeer, NoiseIsAnErrorAtWorst) {
       auto bytes = encode(villain->advert());
       for (std::uint64_t n = random.below(4); n > 0; --n)
         bytes[random.below(bytes.size())] = std::byte{static_cast<std::uint8_t>(random.below(6))};
-      if (const auto message = decode(bytes)) villain->say(*message);
+      const auto message = decode(bytes);
+      if (message && message->kind == MessageKind::parcel)
+        villain->send_parcel(*message, random.below(64));
+      else if (message)
+        villain->say(*message);
     }
     EXPECT_FALSE(work->wait(60s));
   }

@@ -18,8 +18,19 @@ inline constexpr std::uint32_t adverts_per_peer = lanes * adverts_per_lane;
 inline constexpr std::uint32_t slots_per_lane = 2;
 
 // What a peer can have sent that we have not taken yet: its open adverts, the data for ours, the
-// description of this call and of the next one (ranks are never further apart), a goodbye.
-inline constexpr std::uint32_t receive_depth = 2 * adverts_per_peer + 4;
+// description of this call and of the next one (ranks are never further apart), a goodbye. The parcel
+// of a small call (small/small_run.h) keeps its slot until the call is over, that of the next call as well.
+inline constexpr std::uint32_t receive_depth = 2 * adverts_per_peer + 4 + 2;
+
+// The data that one rank has for another in a small call. What is longer is asked for by adverts. Every
+// receive has to have room for it, so a large group gets less.
+constexpr std::uint32_t parcel_bytes(int size) { return size <= 8 ? 8192 : size <= 32 ? 2048 : 512; }
+// Parcels on their way to one peer that the card reads from where they were put together. Two are never
+// enough to wait for, since the peer is at most one call behind; the acknowledgement may come later.
+inline constexpr std::uint32_t parcels_in_flight = 4;
+// Asked for; a device may grant less, or nothing.
+inline constexpr std::uint32_t inline_bytes_wanted = 256;
+
 // Only every 8th control message asks for a completion, all WRITEs do. A completion may come
 // later than the peer's answer, so whoever posts asks for room first.
 inline constexpr std::uint32_t signal_every = 8;

@@ -51,10 +51,18 @@ MessageBuffer encode(const Message& message) {
   return out;
 }
 
+void store_sequence(MessageBuffer& message, std::uint64_t sequence) {
+  store_be64(message.data() + Offset::sequence, sequence);
+}
+std::uint64_t load_sequence(const std::byte* message) { return load_be64(message + Offset::sequence); }
+bool is_parcel(const std::byte* message) {
+  return load_u8(message + Offset::kind) == static_cast<std::uint8_t>(MessageKind::parcel);
+}
+
 std::optional<Message> decode(Bytes in) {
   if (in.size() != message_bytes) return std::nullopt;
   const std::byte* const p = in.data();
-  const auto kind = enumerator(p + Offset::kind, MessageKind::probe, MessageKind::goodbye);
+  const auto kind = enumerator(p + Offset::kind, MessageKind::probe, MessageKind::parcel);
   const auto operation =
       enumerator(p + Offset::operation, coll::Operation::all_reduce, coll::Operation::barrier);
   const auto dtype = enumerator(p + Offset::dtype, DType::float32, DType::uint8);

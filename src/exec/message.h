@@ -19,6 +19,7 @@ enum class MessageKind : std::uint8_t {
   call = 2,     // a round of the roll call (run/roll_call.h): what I called
   advert = 3,   // send me the k-th message (`ordinal`) of this piece, to this address
   goodbye = 4,  // I have made `call.sequence` calls and leave
+  parcel = 5,   // what I called, and behind these 64 bytes my data for it (small/small_run.h)
 };
 
 struct Message {
@@ -34,6 +35,10 @@ struct Message {
 };
 
 MessageBuffer encode(const Message& message);
+// Of an encoded message, without touching the rest.
+void store_sequence(MessageBuffer& message, std::uint64_t sequence);
+std::uint64_t load_sequence(const std::byte* message);
+bool is_parcel(const std::byte* message);
 // Nothing when it is no message of ours: a kind, operation, dtype or reduction that does not exist.
 std::optional<Message> decode(Bytes bytes);
 

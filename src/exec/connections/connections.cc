@@ -52,7 +52,7 @@ Result<void> Connections::create_objects(ibv_context* context) {
   BEELINE_TRY(cq_, verbs::create_cq(provider_, context, depth * std::max(peer_count, 1), channel_.get()));
   if (peer_count == 0) return {};
 
-  slots_.resize(static_cast<std::size_t>(depth) * message_bytes * peers_.size());
+  slots_.resize(slot_bytes_per_peer() * peers_.size());
   BEELINE_TRY(slots_region_, register_memory(slots_.data(), slots_.size(), IBV_ACCESS_LOCAL_WRITE));
   for (int peer = 0; peer <= peer_count; ++peer)
     if (Rank{peer} != rank_) BEELINE_TRY_VOID(create_peer(Rank{peer}, mtu_bytes));
@@ -82,16 +82,18 @@ Result<void> Connections::create_peer(Rank rank, std::uint32_t mtu_bytes) {
         .send_depth = send_depth, .receive_depth = receive_depth, .inline_bytes = inline_bytes};
     return verbs::create_rc_qp(provider_, pd_.get(), cq_.get(), cq_.get(), options, &granted);
   };
-  auto created = create_qp(message_bytes);
+  auto created = create_qp(inline_bytes_wanted);
+  if (!created) created = create_qp(message_bytes);
   if (!created) created = create_qp(0);  // not every device takes data inline
   BEELINE_TRY(peer.qp, std::move(created));
-  peer.inline_bytes = granted.max_inline_data;
+  peer.inline_bytes = std::min(granted.max_inline_data, inline_bytes_wanted);
   peer.local = {.qpn = peer.qp->qp_num,
                 .psn = static_cast<std::uint32_t>(secure_random() & 0xFFFFFF),
                 .gid = gid_.gid,
                 .mtu_bytes = mtu_bytes};
-  peer.receive_slots = slots_.data() + index(rank) * (receive_depth + send_depth) * message_bytes;
-  peer.send_slots = peer.receive_slots + receive_depth * message_bytes;
+  peer.receive_slots = slots_.data() + index(rank) * slot_bytes_per_peer();
+  peer.parcel_slots = peer.receive_slots + std::size_t{receive_depth} * receive_bytes_;
+  peer.send_slots = peer.parcel_slots + std::size_t{parcels_in_flight} * receive_bytes_;
   peer.cookies.resize(send_depth);
   return {};
 }
@@ -123,8 +125,8 @@ int Connections::ranks_here() const {
 
 Result<void> Connections::post_receive(Rank rank, std::uint32_t slot) {
   Peer& peer = peers_[index(rank)];
-  ibv_sge sge{.addr = reinterpret_cast<std::uintptr_t>(peer.receive_slots + slot * message_bytes),
-              .length = message_bytes,
+  ibv_sge sge{.addr = reinterpret_cast<std::uintptr_t>(peer.receive_slots + std::size_t{slot} * receive_bytes_),
+              .length = receive_bytes_,
               .lkey = slots_region_->lkey};
   ibv_recv_wr request{}, *bad = nullptr;
   request.wr_id = receive_flag | work_id(rank, slot);
@@ -178,6 +180,32 @@ Result<void> Connections::write(Rank rank, const Write& write) {
   return post(rank, request);
 }
 
+std::byte* Connections::parcel_slot(Rank rank, std::uint32_t bytes) {
+  const Peer& peer = peers_[index(rank)];
+  // The card may have to send the slot's last parcel again until it is retired. Numbers wrap around.
+  const bool in_use =
+      bytes > peer.inline_bytes && peer.parcels >= parcels_in_flight &&
+      static_cast<std::int32_t>(peer.retired - peer.parcel_numbers[peer.parcels % parcels_in_flight]) < 0;
+  return has_room(rank) && !in_use ? next_parcel(peer, bytes) : nullptr;
+}
+
+Result<void> Connections::send_parcel(Rank rank, std::uint32_t bytes) {
+  Peer& peer = peers_[index(rank)];
+  ibv_sge sge{.addr = reinterpret_cast<std::uintptr_t>(next_parcel(peer, bytes)),
+              .length = bytes,
+              .lkey = slots_region_->lkey};
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_SEND;
+  request.sg_list = &sge;
+  request.num_sge = 1;
+  const bool goes_inline = bytes <= peer.inline_bytes;
+  if (goes_inline) request.send_flags |= IBV_SEND_INLINE;
+  if (!goes_inline || peer.unsignaled + 1 >= signal_every) request.send_flags |= IBV_SEND_SIGNALED;
+  BEELINE_TRY_VOID(post(rank, request));
+  if (!goes_inline) peer.parcel_numbers[peer.parcels++ % parcels_in_flight] = peer.posted;
+  return {};
+}
+
 int Connections::poll(Listener& listener) {
   std::array<ibv_wc, 32> completions;  // filled in by the call; clearing it would cost more
   const int count = ibv_poll_cq(cq_.get(), static_cast<int>(completions.size()), completions.data());
@@ -199,16 +227,20 @@ void Connections::handle(const ibv_wc& completion, Listener& listener) {
     handle_send(peer, completion, listener);
 }
 
-// The slot is copied and posted again before the message is acted upon: an answer to it may
-// bring the next one.
+// A parcel stays where it is. A message is copied and its slot posted again before it is acted upon: an
+// answer to it may bring the next one.
 void Connections::handle_receive(Rank peer, const ibv_wc& completion, Listener& listener) {
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
+  std::byte* const data = peers_[index(peer)].receive_slots + std::size_t{slot} * receive_bytes_;
+  const bool is_data = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
+  if (!is_data && completion.byte_len >= message_bytes && is_parcel(data))
+    return listener.on_parcel(peer, {data, completion.byte_len, slot});
   MessageBuffer buffer;
-  std::memcpy(buffer.data(), peers_[index(peer)].receive_slots + slot * message_bytes, message_bytes);
+  std::memcpy(buffer.data(), data, message_bytes);
   if (auto posted = post_receive(peer, slot); !posted) return listener.on_broken(peer, posted.error());
-  if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
-    return listener.on_data(peer, ntohl(completion.imm_data), completion.byte_len);
-  const auto message = decode(Bytes(buffer).first(std::min<std::size_t>(completion.byte_len, message_bytes)));
+  if (is_data) return listener.on_data(peer, ntohl(completion.imm_data), completion.byte_len);
+  const auto message =
+      completion.byte_len == message_bytes ? decode(buffer) : std::optional<Message>(std::nullopt);
   if (!message)
     return listener.on_broken(peer,
                               {Errc::protocol, fmt::format("rank {} sent a message of {} bytes that makes no "

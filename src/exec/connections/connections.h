@@ -4,6 +4,7 @@
 // Used by one thread at a time. Calls nobody back except from poll().
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,11 +16,19 @@
 
 namespace beeline::exec {
 
+// A message with data behind it, in the slot that it arrived in: until it is released.
+struct Parcel {
+  std::byte* data = nullptr;
+  std::uint32_t bytes = 0;  // at least message_bytes
+  std::uint32_t slot = 0;
+};
+
 // What happens on the connections, in the order of completion.
 class Listener {
  public:
   virtual ~Listener() = default;
   virtual void on_message(Rank peer, const Message& message) = 0;
+  virtual void on_parcel(Rank peer, const Parcel& parcel) = 0;
   virtual void on_data(Rank peer, std::uint32_t ticket, std::uint32_t bytes) = 0;  // for one of our adverts
   virtual void on_written(Rank peer, std::uint32_t cookie) = 0;                    // our WRITE is complete
   virtual void on_broken(Rank peer, Error error) = 0;
@@ -54,6 +63,11 @@ class Connections {
   // Both need room.
   Result<void> send(Rank peer, const Message& message, bool signal = false);
   Result<void> write(Rank peer, const Write& request);
+  // Where to put the next parcel together; null when there is no room now. Then it is sent from there.
+  std::byte* parcel_slot(Rank peer, std::uint32_t bytes);
+  Result<void> send_parcel(Rank peer, std::uint32_t bytes);
+  // Its slot is received into again.
+  Result<void> release(Rank peer, const Parcel& parcel) { return post_receive(peer, parcel.slot); }
 
   // Ranks with our address, this one included.
   int ranks_here() const;
@@ -81,6 +95,9 @@ class Connections {
     verbs::QpAddress local, remote;
     std::byte* receive_slots = nullptr;
     std::byte* send_slots = nullptr;
+    std::byte* parcel_slots = nullptr;
+    std::uint32_t parcels = 0;  // sent from slots
+    std::array<std::uint32_t, parcels_in_flight> parcel_numbers{};  // of the send after the slot's last one
     std::uint32_t inline_bytes = 0;
     std::uint32_t posted = 0,
                   retired = 0;           // send work requests; a polled completion retires all up to its own
@@ -93,11 +110,20 @@ class Connections {
         gid_(gid),
         own_address_(gid.gid),
         rank_(rank),
+        receive_bytes_(static_cast<std::uint32_t>(message_bytes) + parcel_bytes(size)),
         peers_(static_cast<std::size_t>(size)) {}
   static std::size_t index(Rank peer) { return static_cast<std::size_t>(peer.value); }
   Result<void> create_objects(ibv_context* context);
   Result<void> check_room(ibv_context* context, int entries_per_peer, int peer_count);
   Result<void> create_peer(Rank peer, std::uint32_t mtu_bytes);
+  std::byte* next_parcel(const Peer& peer, std::uint32_t bytes) {
+    return bytes <= peer.inline_bytes
+               ? inline_parcel_.data()
+               : peer.parcel_slots + std::size_t{peer.parcels % parcels_in_flight} * receive_bytes_;
+  }
+  std::size_t slot_bytes_per_peer() const {
+    return std::size_t{receive_depth + parcels_in_flight} * receive_bytes_ + std::size_t{send_depth} * message_bytes;
+  }
   Result<void> post_receive(Rank peer, std::uint32_t slot);
   Result<void> post(Rank peer, ibv_send_wr& request);
   void handle(const ibv_wc& completion, Listener& listener);
@@ -109,8 +135,10 @@ class Connections {
   verbs::GidChoice gid_;
   verbs::OwnAddress own_address_;
   Rank rank_;
+  const std::uint32_t receive_bytes_;  // of a slot for what arrives
+  std::array<std::byte, inline_bytes_wanted> inline_parcel_{};  // copied by the card when it is posted
   // Destroyed from the bottom: queue pairs before what they use.
-  std::vector<std::byte> slots_;
+  std::vector<std::byte> slots_;  // per peer: what arrives, messages that leave, parcels that leave
   verbs::ProtectionDomain pd_;
   verbs::CompletionChannel channel_;
   verbs::CompletionQueue cq_;

@@ -70,6 +70,7 @@ class Probes : public Listener {
     else
       on_broken(peer, {Errc::protocol, fmt::format("rank {} did not begin with a probe", peer.value)});
   }
+  void on_parcel(Rank peer, const Parcel&) override { on_data(peer, 0, 0); }
   void on_data(Rank peer, std::uint32_t, std::uint32_t) override {
     on_broken(peer, {Errc::protocol, fmt::format("rank {} sent data before anything else", peer.value)});
   }

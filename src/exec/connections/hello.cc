@@ -11,10 +11,11 @@ namespace {
 
 // "BEEX", and the version of everything that ranks of a group must have in common.
 constexpr std::uint32_t magic = 0x42454558;
-constexpr std::uint32_t version = 1;
+constexpr std::uint32_t version = 2;
 
-// magic, version, message bytes, lanes, adverts per lane, piece bytes, communicator, size, rank: 4 bytes each
-constexpr std::size_t header_bytes = std::size_t{9} * 4;
+// magic, version, message bytes, parcel bytes, lanes, adverts per lane, piece bytes, communicator, size, rank:
+// 4 bytes each
+constexpr std::size_t header_bytes = std::size_t{10} * 4;
 // QPN, PSN, MTU, reads: 4 bytes each, GID
 constexpr std::size_t address_bytes = 4 * 4 + 16;
 
@@ -70,7 +71,7 @@ Result<void> agree(Rank from, const char* what, std::uint32_t theirs, std::uint3
 std::vector<std::byte> encode(const Hello& hello) {
   Writer out(header_bytes + hello.addresses.size() * address_bytes);
   for (const std::uint32_t value :
-       {magic, version, static_cast<std::uint32_t>(message_bytes), lanes, adverts_per_lane,
+       {magic, version, static_cast<std::uint32_t>(message_bytes), parcel_bytes(hello.terms.size), lanes, adverts_per_lane,
         hello.terms.piece_bytes, hello.terms.communicator, static_cast<std::uint32_t>(hello.terms.size),
         static_cast<std::uint32_t>(hello.rank.value)})
     out.u32(value);
@@ -92,6 +93,7 @@ Result<Hello> decode_hello(Bytes bytes, Rank from, const Terms& ours) {
   const auto size = static_cast<std::uint32_t>(ours.size);
   BEELINE_TRY_VOID(agree(from, "protocol version", in.u32(), version));
   BEELINE_TRY_VOID(agree(from, "a message size of", in.u32(), message_bytes));
+  BEELINE_TRY_VOID(agree(from, "small calls of at most, in bytes,", in.u32(), parcel_bytes(ours.size)));
   BEELINE_TRY_VOID(agree(from, "lanes:", in.u32(), lanes));
   BEELINE_TRY_VOID(agree(from, "adverts per lane:", in.u32(), adverts_per_lane));
   BEELINE_TRY_VOID(agree(from, "a piece size of", in.u32(), ours.piece_bytes));

@@ -177,7 +177,8 @@ int Progress::sleep_ms(TimePoint deadline) const {
   if (suspicion_) longest = 10ms;
   const auto shorten = [&](TimePoint next) { longest = std::clamp<Duration>(next - now, 1ms, longest); };
   if (deadline != TimePoint::never()) shorten(deadline);
-  if (current_) shorten(std::min(current_->next_warning, current_->started + options_.operation_timeout));
+  if (current_ && current_->started != TimePoint{})
+    shorten(std::min(current_->next_warning, current_->started + options_.operation_timeout));
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(longest).count());
 }
 

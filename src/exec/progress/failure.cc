@@ -45,13 +45,15 @@ std::optional<Error> Progress::find_cause(TimePoint time) {
 
 // Who is late is warned about, and in the end an error.
 void Progress::check_patience(TimePoint time) {
+  if (current_->started == TimePoint{}) note_start(*current_, time);
   const Duration waited = time - current_->started;
   if (time >= current_->next_warning) {
     logger()->warn("{} has been waiting for {:.1f} s in {}: {}", control_.describe(options_.rank),
                    seconds(waited), current_call(), whom_we_wait_for());
     current_->next_warning = time + 2 * waited;
   }
-  const Duration grace = roll_call_.missing() ? Duration{} : grace_without_evidence;
+  const bool evidence = current_->is_small ? small_.knows_who_is_missing() : roll_call_.missing().has_value();
+  const Duration grace = evidence ? Duration{} : grace_without_evidence;
   if (waited < options_.operation_timeout + grace) return;
   const Error error = timed_out(waited);
   fail_all(error, error);
@@ -67,6 +69,12 @@ std::string Progress::whom_we_wait_for() const {
     for (const Rank rank : ranks)
       text += fmt::format("{}{} {}", text.empty() ? "" : "; ", control_.describe(rank), what);
   };
+  if (current_->is_small) {
+    list(small_.silent(), small_.knows_who_is_missing()
+                              ? "has not made this call yet"
+                              : "has not made this call yet, or waits for a rank that has not");
+    return text.empty() ? "the network is late" : text;
+  }
   if (const auto missing = roll_call_.missing()) {
     list({*missing}, "has not made this call yet");
     return text;
@@ -104,6 +112,7 @@ void Progress::fail_all(const Error& cause, const Error& for_others) {
   control_.broadcast_failure(for_others);
   connections_->break_all();
   run_.abandon();
+  small_.abandon();
   logger()->debug("{} failed: {}; last events:{}", control_.describe(options_.rank), cause.message,
                   recorder_.last(32, monotonic_now()));
   const Error later = as_seen_later(cause);

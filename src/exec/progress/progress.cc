@@ -7,6 +7,10 @@
 namespace beeline::exec {
 namespace {
 
+// The clock is read for one small call of so many; for others only when they take their time.
+constexpr std::int64_t small_calls_per_reading = 16;
+constexpr Duration short_call = 20us;
+
 std::size_t place(Rank rank) { return static_cast<std::size_t>(rank.value); }
 
 }  // namespace
@@ -34,23 +38,40 @@ bool Progress::start_next() {
 }
 
 void Progress::start(PendingCall pending) {
-  const TimePoint started = monotonic_now();
-  current_ = Current{.pending = std::move(pending),
-                     .fingerprint = {},
-                     .started = started,
-                     .next_warning = started + options_.warn_after};
-  busy_since_ = started;
+  current_.emplace();
+  current_->pending = std::move(pending);
+  const Call& call = current_->pending.call;
+  current_->fingerprint = fingerprint_ = fingerprint_of(call, ++sequence_, communicator_);
+  current_->is_small = small_.takes(call);
+  // Most small calls are over before a look at the clock would be.
+  if (!current_->is_small || operations_.load(std::memory_order_relaxed) % small_calls_per_reading == 0)
+    note_start(*current_, monotonic_now());
+  roll_call_.begin(fingerprint_);
   note(begin(*current_));
 }
 
+void Progress::note_start(Current& current, TimePoint now) {
+  current.started = now;
+  current.next_warning = now + options_.warn_after;
+  recorder_.record(now, "call begins", options_.rank, sequence_);
+}
+
 Result<void> Progress::begin(Current& current) {
-  current.fingerprint = fingerprint_of(current.pending.call, ++sequence_, communicator_);
-  recorder_.record(current.started, "call begins", options_.rank, sequence_);
-  roll_call_.begin(current.fingerprint);
   BEELINE_TRY_VOID(check_departed());
+  if (current.is_small) return begin_small(current);
+  if (auto difference = small_.difference(current.fingerprint))
+    return tl::unexpected<Error>(std::move(*difference));
   if (auto difference = roll_call_.difference()) return tl::unexpected<Error>(std::move(*difference));
   BEELINE_TRY(const Schedule* schedule, schedule_for(current.pending.call));
   return run_.begin(current.pending.call, current.fingerprint, *schedule);
+}
+
+Result<void> Progress::begin_small(const Current& current) {
+  if (latest_announced_ >= sequence_) {
+    if (auto difference = roll_call_.difference()) return tl::unexpected<Error>(std::move(*difference));
+    BEELINE_TRY_VOID(run_.check_invitations_of(current.fingerprint));
+  }
+  return small_.begin(current.pending.call, current.fingerprint);
 }
 
 Result<const Schedule*> Progress::schedule_for(const Call& call) {
@@ -76,7 +97,16 @@ Result<bool> Progress::announce() {
   return moved;
 }
 
+Result<bool> Progress::advance_small() {
+  BEELINE_TRY(const bool moved, small_.advance());
+  if (!small_.complete()) return moved;
+  BEELINE_TRY_VOID(small_.end());
+  finish_current();
+  return true;
+}
+
 Result<bool> Progress::advance_current() {
+  if (current_->is_small) return advance_small();
   BEELINE_TRY(const bool moved, run_.advance());
   BEELINE_TRY(const bool announced, announce());
   if (run_.complete() && roll_call_.complete()) {
@@ -88,15 +118,26 @@ Result<bool> Progress::advance_current() {
 }
 
 void Progress::finish_current() {
-  const TimePoint finished = monotonic_now();
-  recorder_.record(finished, "call complete", options_.rank, sequence_);
-  busy_ns_ += (finished - busy_since_).count();
-  ++operations_;
-  bytes_sent_ = run_.bytes_sent();
-  bytes_received_ = run_.bytes_received();
+  account_for(*current_);
   const auto work = std::move(current_->pending.work);
   current_.reset();
   finish(*work, {});
+}
+
+// Only whoever sits in the seat writes these.
+void Progress::account_for(const Current& finished) {
+  const auto add = [](auto& counter, auto more) {
+    counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  };
+  add(operations_, 1u);
+  bytes_sent_.store(run_.bytes_sent() + small_.bytes_sent(), std::memory_order_relaxed);
+  bytes_received_.store(run_.bytes_received() + small_.bytes_received(), std::memory_order_relaxed);
+  if (finished.started == TimePoint{}) return;
+  const TimePoint now = monotonic_now();
+  recorder_.record(now, "call complete", options_.rank, sequence_);
+  const Duration took = now - finished.started;
+  // A reading stands for the calls that were as short and not looked at.
+  add(busy_ns_, took.count() * (finished.is_small && took < short_call ? small_calls_per_reading : 1));
 }
 
 void Progress::finish(WorkState& work, Result<void> outcome) {
@@ -118,32 +159,56 @@ Result<void> Progress::hear(Rank peer, const Message& message) {
   switch (message.kind) {
     case MessageKind::call: {
       recorder_.record(monotonic_now(), "peer made call", peer, message.call.sequence);
+      BEELINE_TRY_VOID(check_way(peer, message));
+      roll_call_.catch_up(peer, small_.last_from(peer));
       BEELINE_TRY_VOID(roll_call_.hear(peer, message.call));
-      if (auto difference = roll_call_.difference(); difference && current_)
-        return tl::unexpected<Error>(std::move(*difference));
+      latest_announced_ = std::max(latest_announced_, message.call.sequence);
+      if (!current_ || current_->is_small) return {};
+      if (auto difference = roll_call_.difference()) return tl::unexpected<Error>(std::move(*difference));
       return {};
     }
     case MessageKind::advert:
+      if (message.call.sequence < sequence_ || (message.call.sequence == sequence_ && !current_))
+        return fail(Errc::protocol, "rank {} asks for data of its call {}, which rank {} has completed",
+                    peer.value, message.call.sequence, options_.rank.value);
+      BEELINE_TRY_VOID(check_way(peer, message));
+      roll_call_.catch_up(peer, small_.last_from(peer));
       roll_call_.overhear(peer, message.call);
+      latest_announced_ = std::max(latest_announced_, message.call.sequence);
       return run_.on_advert(peer, message);
     case MessageKind::goodbye:
       departed_[place(peer)] = message.call.sequence;
+      anybody_departed_ = true;
       return check_departed();
     case MessageKind::probe:
+    case MessageKind::parcel:
       break;
   }
   return fail(Errc::protocol, "rank {} sent a second probe", peer.value);
 }
 
+// A small call is announced by its parcels and by nothing else.
+Result<void> Progress::check_way(Rank peer, const Message& message) const {
+  if (!current_ || !current_->is_small || message.call.sequence != sequence_) return {};
+  if (message.call != fingerprint_)
+    return tl::unexpected<Error>(mismatch(options_.rank, fingerprint_, peer, message.call));
+  return fail(Errc::protocol, "rank {} treats call {} as a large one, rank {} does not", peer.value, sequence_,
+              options_.rank.value);
+}
+
 // Every call needs every rank: one that has left after fewer calls will not come any more.
 Result<void> Progress::check_departed() const {
-  if (!current_) return {};
+  if (!current_ || !anybody_departed_) return {};
   for (std::size_t rank = 0; rank < departed_.size(); ++rank)
     if (departed_[rank] && *departed_[rank] < sequence_)
       return fail(Errc::peer_lost, "{} left the group after {} calls, but rank {} is in {}",
                   control_.describe(Rank{static_cast<int>(rank)}), *departed_[rank], options_.rank.value,
                   current_call());
   return {};
+}
+
+void Progress::on_parcel(Rank peer, const Parcel& parcel) {
+  if (!suspicion_) note(small_.on_parcel(peer, parcel, fingerprint_, current_.has_value()));
 }
 
 void Progress::on_data(Rank peer, std::uint32_t ticket, std::uint32_t bytes) {

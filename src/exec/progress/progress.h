@@ -15,6 +15,7 @@
 #include "exec/progress/bell.h"
 #include "exec/run/roll_call.h"
 #include "exec/run/run.h"
+#include "exec/small/small_run.h"
 
 namespace beeline::exec {
 
@@ -34,7 +35,8 @@ class Progress : private Listener, private Driver {
   struct Current {
     PendingCall pending;
     Fingerprint fingerprint;
-    TimePoint started, next_warning;
+    bool is_small = false;
+    TimePoint started, next_warning;  // of a small call: not before somebody has looked at the clock
   };
 
   // ---- the progress thread (thread.cc)
@@ -61,20 +63,26 @@ class Progress : private Listener, private Driver {
   // ---- calls (progress.cc)
   bool advance();
   bool start_next();
+  void note_start(Current& current, TimePoint now);
+  Result<void> begin_small(const Current& current);
   void start(PendingCall pending);
   Result<void> begin(Current& current);
   Result<const Schedule*> schedule_for(const Call& call);
   Result<bool> announce();
   Result<bool> advance_current();
+  Result<bool> advance_small();
+  void account_for(const Current& finished);
   void finish_current();
   void finish(WorkState& work, Result<void> outcome);
 
   // ---- what the connections report (progress.cc)
   void on_message(Rank peer, const Message& message) override;
+  void on_parcel(Rank peer, const Parcel& parcel) override;
   void on_data(Rank peer, std::uint32_t ticket, std::uint32_t bytes) override;
   void on_written(Rank peer, std::uint32_t cookie) override;
   void on_broken(Rank peer, Error error) override;
   Result<void> hear(Rank peer, const Message& message);
+  Result<void> check_way(Rank peer, const Message& message) const;
   Result<void> check_departed() const;
   void note(const Result<void>& result);
 
@@ -98,11 +106,15 @@ class Progress : private Listener, private Driver {
   Staging staging_;  // its region goes before the connections
   FlightRecorder recorder_;
   Run run_;
+  SmallRun small_;
   RollCall roll_call_;
   std::map<std::pair<coll::Operation, int>, Schedule> schedules_;  // by operation and root: at most size + 4
 
   std::optional<Current> current_;
   std::uint64_t sequence_ = 0;
+  Fingerprint fingerprint_;          // of the call under way, or of the last one
+  std::uint64_t latest_announced_ = 0;  // call, by a message of the roll call or an advert
+  bool anybody_departed_ = false;
   std::vector<std::optional<std::uint64_t>> departed_;  // by rank: how many calls it made before it left
 
   std::optional<Error> verdict_;    // what we found out ourselves, beyond doubt

@@ -41,6 +41,12 @@ class RollCall {
   // An advert does for what to_tell() asks.
   bool in_first_round() const { return told_ == 0; }
 
+  // A peer has made small calls up to this one (small/small_run.h), of which we hear otherwise.
+  void catch_up(Rank from, std::uint64_t sequence) {
+    Round* round = round_of(from);
+    if (round != nullptr && round->heard < sequence) round->heard = sequence;
+  }
+
   // What a peer called. It may be our call, or the next one.
   Result<void> hear(Rank from, const Fingerprint& call) {
     Round* round = round_of(from);

@@ -80,11 +80,8 @@ Result<void> Run::end() {
 // ---- adverts from peers
 
 Result<void> Run::on_advert(Rank peer, const Message& advert) {
-  const std::uint64_t ours = fingerprint_.sequence;
-  if (advert.call.sequence < ours || (advert.call.sequence == ours && schedule_ == nullptr))
-    return fail(Errc::protocol, "rank {} asks for data of its call {}, which rank {} has completed",
-                peer.value, advert.call.sequence, rank_.value);
-  if (advert.call.sequence == ours) BEELINE_TRY_VOID(check_advert(peer, advert));
+  if (schedule_ != nullptr && advert.call.sequence == fingerprint_.sequence)
+    BEELINE_TRY_VOID(check_advert(peer, advert));
   if (!invitations_[place(peer)].add(advert))
     return fail(Errc::protocol, "rank {} sent more than {} adverts at once", peer.value, adverts_per_peer);
   return {};
@@ -96,6 +93,17 @@ Result<void> Run::check_open_invitations() const {
     for (const Message& advert : invitations_[peer].open())
       if (advert.call.sequence == fingerprint_.sequence)
         BEELINE_TRY_VOID(check_advert(Rank{static_cast<int>(peer)}, advert));
+  return {};
+}
+
+Result<void> Run::check_invitations_of(const Fingerprint& call) const {
+  for (std::size_t peer = 0; peer < invitations_.size(); ++peer)
+    for (const Message& advert : invitations_[peer].open())
+      if (advert.call.sequence == call.sequence && advert.call != call)
+        return tl::unexpected<Error>(mismatch(rank_, call, Rank{static_cast<int>(peer)}, advert.call));
+      else if (advert.call.sequence == call.sequence)
+        return fail(Errc::protocol, "rank {} treats call {} as a large one, rank {} does not", peer,
+                    call.sequence, rank_.value);
   return {};
 }
 

@@ -40,9 +40,13 @@ class Run {
 
   // ---- what arrives, also between calls
 
+  // Of the call under way or a later one.
   Result<void> on_advert(Rank peer, const Message& advert);
   Result<void> on_data(Rank peer, std::uint32_t ticket, std::uint32_t bytes);
   void on_written(std::uint32_t cookie);
+
+  // Adverts that came too early for a call that turns out to need none.
+  Result<void> check_invitations_of(const Fingerprint& call) const;
 
   // ---- for warnings and statistics
 

@@ -1,0 +1,243 @@
+#include "exec/small/small_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "exec/kernels/kernels.h"
+
+namespace beeline::exec {
+namespace {
+
+using coll::Operation;
+using Kind = Script::Kind;
+
+// In a small group one round of messages to everybody beats several rounds of one.
+constexpr int direct_ranks = 4;
+
+// The most contributions in one parcel.
+std::size_t most_carried(coll::Algorithm algorithm, int size) {
+  if (algorithm == coll::Algorithm::direct || size < 2) return 1;
+  int last_distance = 1;
+  while (last_distance * 2 < size) last_distance *= 2;
+  return static_cast<std::size_t>(std::max(last_distance / 2, size - last_distance));
+}
+
+// The header of a parcel from whoever has made the same call as we: all of it.
+bool same_header(const std::byte* theirs, const MessageBuffer& ours) {
+  std::uint64_t difference = 0;
+  for (std::size_t i = 0; i < message_bytes; i += sizeof difference) {
+    std::uint64_t a, b;
+    std::memcpy(&a, theirs + i, sizeof a);
+    std::memcpy(&b, ours.data() + i, sizeof b);
+    difference |= a ^ b;
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+SmallRun::SmallRun(Connections& connections, Rank rank, int size)
+    : connections_(connections),
+      rank_(rank),
+      size_(size),
+      algorithm_(size <= direct_ranks ? coll::Algorithm::direct : coll::Algorithm::dissemination),
+      bases_(Program::parcels + static_cast<std::size_t>(size)),
+      partial_(parcel_bytes(size)),
+      senders_(static_cast<std::size_t>(size)) {}
+
+bool SmallRun::takes(const Call& call) const {
+  if (call.operation == Operation::barrier) return true;
+  const std::size_t most = parcel_bytes(size_), element = element_bytes(call.dtype);
+  if (call.count > most / element) return false;
+  const std::size_t bytes = call.count * element, ranks = static_cast<std::size_t>(size_);
+  switch (call.operation) {
+    case Operation::broadcast:
+      return true;
+    case Operation::reduce_scatter:
+      // What is gathered for others to read makes parcels long: at most every rank's block in each.
+      return bytes * (algorithm_ == coll::Algorithm::direct ? 1 : most_carried(algorithm_, size_) * ranks) <= most;
+    default:
+      return bytes * most_carried(algorithm_, size_) <= most;
+  }
+}
+
+// ---- begin and end
+
+Result<void> SmallRun::begin(const Call& call, const Fingerprint& fingerprint) {
+  fingerprint_ = fingerprint;
+  dtype_ = call.dtype;
+  redop_ = call.redop;
+  BEELINE_TRY(Known* const known, find(call, fingerprint));
+  header_ = known->header;
+  store_sequence(header_, fingerprint.sequence);
+  bases_[Program::input] = static_cast<std::byte*>(const_cast<void*>(call.send));
+  bases_[Program::output] = static_cast<std::byte*>(call.receive);
+  bases_[Program::partial] = partial_.data();
+  program_ = &known->program;
+  next_ = 0;
+  for (const Instruction& instruction : program_->instructions)
+    if (instruction.kind == Kind::await && has(instruction.peer)) BEELINE_TRY_VOID(check(instruction.peer));
+  return {};
+}
+
+Result<SmallRun::Known*> SmallRun::find(const Call& call, const Fingerprint& fingerprint) {
+  Fingerprint key = fingerprint;
+  key.sequence = 0;
+  for (std::size_t i = 0; i < known_.size(); ++i) {
+    const std::size_t candidate = (latest_ + i) % known_.size();
+    if (known_[candidate].used && known_[candidate].call == key) {
+      latest_ = candidate;
+      return &known_[candidate];
+    }
+  }
+  BEELINE_TRY(const Script* const script, script_for(call));
+  latest_ = oldest_++ % known_.size();
+  known_[latest_] = {true, key, make_program(*script, call), encode({.kind = MessageKind::parcel, .call = key})};
+  return &known_[latest_];
+}
+
+Result<const Script*> SmallRun::script_for(const Call& call) {
+  const Rank root = call.operation == Operation::broadcast ? call.root : Rank{0};
+  const auto key = std::pair(call.operation, root.value);
+  if (const auto known = scripts_.find(key); known != scripts_.end()) return &known->second;
+  BEELINE_TRY(const auto carrier, coll::make_plan(Operation::barrier, algorithm_, size_, rank_));
+  BEELINE_TRY(auto plan, coll::make_plan(call.operation, algorithm_, size_, rank_, root));
+  return &scripts_.emplace(key, make_script(carrier, std::move(plan))).first->second;
+}
+
+Result<void> SmallRun::end() {
+  const Program& over = *program_;
+  program_ = nullptr;
+  for (const Instruction& instruction : over.instructions) {
+    if (instruction.kind != Kind::await) continue;
+    const Parcel& parcel = senders_[index(instruction.peer)].parcels[fingerprint_.sequence % 2];
+    BEELINE_TRY_VOID(connections_.release(instruction.peer, parcel));
+  }
+  return {};
+}
+
+// ---- parcels that arrive
+
+// A peer is in our call or in the next one, because it needs a parcel of ours, or of somebody who has heard
+// of us, to get further.
+Result<void> SmallRun::on_parcel(Rank peer, const Parcel& parcel, const Fingerprint& now, bool under_way) {
+  const std::uint64_t sequence = load_sequence(parcel.data);
+  Sender& sender = senders_[index(peer)];
+  const bool in_turn = sequence == now.sequence ? under_way : sequence == now.sequence + 1;
+  if (!in_turn || sequence <= sender.last)
+    return fail(Errc::protocol, "rank {} sent data of its call {} to rank {}, which is in call {}", peer.value,
+                sequence, rank_.value, now.sequence);
+  sender.last = sequence;
+  sender.parcels[sequence % 2] = parcel;
+  sender.sequences[sequence % 2] = sequence;
+  if (sequence != now.sequence) return {};
+  if (program_ != nullptr) return check(peer);
+  if (auto other = difference(now)) return tl::unexpected<Error>(std::move(*other));
+  return {};
+}
+
+bool SmallRun::has(Rank peer) const {
+  return senders_[index(peer)].sequences[fingerprint_.sequence % 2] == fingerprint_.sequence;
+}
+
+// The same call, and what the plan expects, before a byte of it is used.
+Result<void> SmallRun::check(Rank peer) const {
+  const Parcel& parcel = senders_[index(peer)].parcels[fingerprint_.sequence % 2];
+  if (!same_header(parcel.data, header_)) return explain(peer, parcel);
+  for (const Instruction& instruction : program_->instructions) {
+    if (instruction.kind != Kind::await || instruction.peer != peer) continue;
+    if (parcel.bytes == message_bytes + instruction.bytes) return {};
+    return fail(Errc::protocol, "rank {} sent {} bytes where rank {} expects {}", peer.value,
+                parcel.bytes - message_bytes, rank_.value, instruction.bytes);
+  }
+  return fail(Errc::protocol, "rank {} sent data to rank {}, which does not expect any of it", peer.value,
+              rank_.value);
+}
+
+Result<void> SmallRun::explain(Rank peer, const Parcel& parcel) const {
+  const auto message = decode(Bytes(parcel.data, message_bytes));
+  if (!message || message->call == fingerprint_)
+    return fail(Errc::protocol, "rank {} sent a message that makes no sense: do all ranks run the same version?",
+                peer.value);
+  return tl::unexpected<Error>(mismatch(rank_, fingerprint_, peer, message->call));
+}
+
+std::optional<Error> SmallRun::difference(const Fingerprint& call) const {
+  for (int rank = 0; rank < size_; ++rank) {
+    const Sender& sender = senders_[static_cast<std::size_t>(rank)];
+    if (sender.sequences[call.sequence % 2] != call.sequence) continue;
+    const auto message = decode(Bytes(sender.parcels[call.sequence % 2].data, message_bytes));
+    if (message && message->call != call) return mismatch(rank_, call, Rank{rank}, message->call);
+    return Error{Errc::protocol, fmt::format("rank {} treats call {} as a small one, rank {} does not", rank,
+                                             call.sequence, rank_.value)};
+  }
+  return std::nullopt;
+}
+
+// ---- going on
+
+Result<bool> SmallRun::advance() {
+  const std::size_t before = next_;
+  const auto& instructions = program_->instructions;
+  for (; next_ < instructions.size(); ++next_) {
+    const Instruction& instruction = instructions[next_];
+    switch (instruction.kind) {
+      case Kind::copy:
+        if (at(instruction.left) != at(instruction.out))
+          std::memcpy(at(instruction.out), at(instruction.left), instruction.bytes);
+        continue;
+      case Kind::reduce:
+        reduce(instruction);
+        continue;
+      case Kind::send:
+        break;
+      case Kind::await:
+        break;
+    }
+    BEELINE_TRY(const bool moved, instruction.kind == Kind::send ? send(instruction) : await(instruction));
+    if (!moved) break;
+  }
+  return next_ != before;
+}
+
+Result<bool> SmallRun::send(const Instruction& send) {
+  const std::uint32_t bytes = static_cast<std::uint32_t>(message_bytes) + send.bytes;
+  std::byte* const slot = connections_.parcel_slot(send.peer, bytes);
+  if (slot == nullptr) return false;
+  std::memcpy(slot, header_.data(), message_bytes);
+  for (std::uint32_t i = send.first_part; i < send.first_part + send.parts; ++i) {
+    const Program::Part& part = program_->parts[i];
+    std::memcpy(slot + message_bytes + part.in_parcel, at(part.here), part.bytes);
+  }
+  bytes_sent_ += send.bytes;
+  BEELINE_TRY_VOID(connections_.send_parcel(send.peer, bytes));
+  return true;
+}
+
+Result<bool> SmallRun::await(const Instruction& await) {
+  if (!has(await.peer)) return false;
+  const Parcel& parcel = senders_[index(await.peer)].parcels[fingerprint_.sequence % 2];
+  std::byte* const payload = parcel.data + message_bytes;
+  bases_[Program::parcels + index(await.peer)] = payload;
+  for (std::uint32_t i = await.first_part; i < await.first_part + await.parts; ++i) {
+    const Program::Part& part = program_->parts[i];
+    std::memcpy(at(part.here), payload + part.in_parcel, part.bytes);
+  }
+  bytes_received_ += await.bytes;
+  return true;
+}
+
+void SmallRun::reduce(const Instruction& reduce) {
+  exec::reduce(dtype_, redop_, at(reduce.left), at(reduce.right), at(reduce.out), reduce.elements);
+  if (reduce.completes && redop_ == RedOp::avg) divide(dtype_, at(reduce.out), reduce.elements, size_);
+}
+
+std::vector<Rank> SmallRun::silent() const {
+  std::vector<Rank> ranks;
+  if (program_ == nullptr) return ranks;
+  for (const Instruction& instruction : program_->instructions)
+    if (instruction.kind == Kind::await && !has(instruction.peer)) ranks.push_back(instruction.peer);
+  return ranks;
+}
+
+}  // namespace beeline::exec

@@ -1,0 +1,99 @@
+// A small call under way. Each rank sends each peer of its plan one parcel: the call's
+// fingerprint and all data for that peer, in one message. Nobody asks for it and nothing is registered:
+// parcels are received in slots, which stay taken until the call is over.
+//
+// Never blocks, and allocates nothing for a call that is like one of the last few.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "exec/connections/connections.h"
+#include "exec/message.h"
+#include "exec/small/script.h"
+
+namespace beeline::exec {
+
+class SmallRun {
+ public:
+  SmallRun(Connections& connections, Rank rank, int size);
+
+  // Does a call travel this way? A matter of its fingerprint and the group's size, so all ranks agree.
+  bool takes(const Call& call) const;
+
+  // ---- a call
+
+  Result<void> begin(const Call& call, const Fingerprint& fingerprint);
+  // Does what can be done now; was that anything?
+  Result<bool> advance();
+  bool complete() const { return program_ != nullptr && next_ == program_->instructions.size(); }
+  // Gives the slots back. The caller's memory has not been known to anybody but this rank at any time.
+  Result<void> end();
+  void abandon() { program_ = nullptr; }
+
+  // ---- what arrives, also between calls. `now` is the call under way, or the last one.
+
+  Result<void> on_parcel(Rank peer, const Parcel& parcel, const Fingerprint& now, bool under_way);
+  // The last call that a peer has sent a parcel of.
+  std::uint64_t last_from(Rank peer) const { return senders_[index(peer)].last; }
+  // A peer that sent a parcel of this call, which travels another way here.
+  std::optional<Error> difference(const Fingerprint& call) const;
+
+  // ---- for warnings and statistics
+
+  // Whose parcel is missing, the surest first.
+  std::vector<Rank> silent() const;
+  // Do parcels speak for their senders only?
+  bool knows_who_is_missing() const { return algorithm_ == coll::Algorithm::direct; }
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::uint64_t bytes_received() const { return bytes_received_; }
+
+ private:
+  struct Sender {
+    std::uint64_t last = 0;
+    std::array<Parcel, 2> parcels{};  // of its latest calls, by sequence modulo 2
+    std::array<std::uint64_t, 2> sequences{};
+  };
+  // A call that was made before: everything but its buffers and its sequence.
+  struct Known {
+    bool used = false;
+    Fingerprint call;  // sequence 0
+    Program program;
+    MessageBuffer header{};
+  };
+  using Instruction = Program::Instruction;
+
+  static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank.value); }
+  Result<Known*> find(const Call& call, const Fingerprint& fingerprint);
+  Result<const Script*> script_for(const Call& call);
+  Result<void> check(Rank peer) const;
+  Result<void> explain(Rank peer, const Parcel& parcel) const;
+  bool has(Rank peer) const;
+  Result<bool> send(const Instruction& send);
+  Result<bool> await(const Instruction& await);
+  void reduce(const Instruction& reduce);
+  std::byte* at(Program::Place place) const { return bases_[place.base] + place.offset; }
+
+  Connections& connections_;
+  const Rank rank_;
+  const int size_;
+  const coll::Algorithm algorithm_;
+  std::map<std::pair<coll::Operation, int>, Script> scripts_;  // by operation and root
+  std::array<Known, 8> known_;
+  std::size_t latest_ = 0, oldest_ = 0;
+
+  Fingerprint fingerprint_;
+  DType dtype_ = DType::uint8;
+  RedOp redop_ = RedOp::sum;
+  const Program* program_ = nullptr;  // null between calls
+  std::size_t next_ = 0;
+  MessageBuffer header_{};            // of this call: what every parcel begins with
+  std::vector<std::byte*> bases_;     // see Program::Base
+  std::vector<std::byte> partial_;
+  std::vector<Sender> senders_;       // by rank
+  std::uint64_t bytes_sent_ = 0, bytes_received_ = 0;
+};
+
+}  // namespace beeline::exec
