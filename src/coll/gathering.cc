@@ -22,7 +22,8 @@ std::vector<Round> rounds_of(const Builder& build, Algorithm algorithm) {
       rounds.push_back({distance, build.at(-distance), build.at(distance), 1});
   else
     for (int distance = 1; distance < size; distance *= 2)
-      rounds.push_back({distance, build.at(-distance), build.at(distance), std::min(distance, size - distance)});
+      rounds.push_back(
+          {distance, build.at(-distance), build.at(distance), std::min(distance, size - distance)});
   return rounds;
 }
 

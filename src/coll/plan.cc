@@ -134,8 +134,7 @@ std::string_view name(Algorithm algorithm) {
 Result<Plan> make_plan(Operation operation, Algorithm algorithm, int group_size, Rank rank, Rank root) {
   if (algorithm > Algorithm::dissemination)
     return fail(Errc::unsupported, "there is no such collective algorithm");
-  if (operation > Operation::barrier)
-    return fail(Errc::unsupported, "there is no such collective operation");
+  if (operation > Operation::barrier) return fail(Errc::unsupported, "there is no such collective operation");
   if (group_size < 1)
     return fail(Errc::invalid_argument, "a group has at least one rank, not {}", group_size);
   const auto outside = [&](Rank r) { return r.value < 0 || r.value >= group_size; };

@@ -120,7 +120,8 @@ class Verifier {
     const Step& s = step(site);
     if (s.kind != StepKind::send && s.kind != StepKind::receive)
       return text_of(site) + " moves data in a barrier";
-    if (s.source != Slice{} || s.operand != Slice{} || s.destination != Slice{}) return text_of(site) + " names memory in a barrier";
+    if (s.source != Slice{} || s.operand != Slice{} || s.destination != Slice{})
+      return text_of(site) + " names memory in a barrier";
     return std::nullopt;
   }
 

@@ -30,8 +30,8 @@ Plans plans_for(Operation operation, int size, int root = 0, Algorithm algorithm
 
 void for_each_case(const std::function<void(const Plans&)>& body) {
   // The latter two have many more steps: three ranks have two rounds and all kinds of steps.
-  for (const auto& [algorithm, largest] : {std::pair(Algorithm::ring, 8), {Algorithm::direct, 3},
-                                           {Algorithm::dissemination, 3}})
+  for (const auto& [algorithm, largest] :
+       {std::pair(Algorithm::ring, 8), {Algorithm::direct, 3}, {Algorithm::dissemination, 3}})
     for (const Operation operation : {Operation::all_reduce, Operation::reduce_scatter, Operation::all_gather,
                                       Operation::broadcast, Operation::barrier})
       for (int size = 1; size <= largest; ++size)
@@ -203,8 +203,8 @@ TEST(Mutants, OperandsTheWrongWayRoundAreNoticed) {
       step.peer_first = false;
       std::swap(step.source, step.operand);
       if (step.kind == StepKind::receive_reduce) std::swap(step.source, step.operand);
-      const bool alone = step.kind == StepKind::receive_reduce ||
-                         plans[0].operation == Operation::reduce_scatter;
+      const bool alone =
+          step.kind == StepKind::receive_reduce || plans[0].operation == Operation::reduce_scatter;
       if (plans.size() == 2 && alone) {  // rule "fold"
         EXPECT_EQ(verify(mutant), std::nullopt);
         ++tally.lawful;

@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "exec/kernels/kernels.h"
+#include "exec/limits.h"
 #include "exec/test_group.h"
 
 namespace beeline::exec {
@@ -191,6 +192,27 @@ TEST_P(Collectives, SmallCounts) {
   TestGroup group(*provider, GetParam());
   ASSERT_TRUE(group.connect());
   run_cases(group, all_cases(GetParam(), {0, 1, 2, 3, 7, 1000}));
+}
+
+// Larger groups, in which small calls go from rank to rank in rounds.
+class LargerGroups : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, LargerGroups, ::testing::Range(6, 10));
+
+TEST_P(LargerGroups, SmallCounts) {
+  const auto provider = verbs::make_fake_provider();
+  TestGroup group(*provider, GetParam());
+  ASSERT_TRUE(group.connect());
+  run_cases(group, all_cases(GetParam(), {0, 1, 31}));
+}
+
+// Around the most that travels as a parcel, so that small and large calls take turns.
+TEST_P(Collectives, CountsAroundALargeParcel) {
+  const auto provider =
+      verbs::make_fake_provider({.devices = {verbs::FakeDevice{}}, .delivery = Delivery::threaded});
+  TestGroup group(*provider, GetParam());
+  ASSERT_TRUE(group.connect());
+  const std::size_t most = parcel_bytes(GetParam());
+  run_cases(group, all_cases(GetParam(), {most / 8, most / 4, most / 4 + 1, most, 9}));
 }
 
 // 64 bytes a piece: hundreds of pieces, several at a time, delivered by another thread.

@@ -12,7 +12,8 @@ namespace {
 class VerbsCommunicator : public Communicator {
  public:
   VerbsCommunicator(const CommunicatorOptions& options, Control& control,
-                    std::unique_ptr<Connections> connections, Staging staging, Bell seat_bell, Bell thread_bell)
+                    std::unique_ptr<Connections> connections, Staging staging, Bell seat_bell,
+                    Bell thread_bell)
       : rank_(options.rank),
         size_(options.size),
         progress_(options, control, std::move(connections), std::move(staging),

@@ -122,8 +122,8 @@ TEST(Mismatch, OrderOfCallsIsNoticed) {
   std::vector<Result<std::shared_ptr<Work>>> works;
   for (int rank = 0; rank < 2; ++rank)
     for (int i = 0; i < 2; ++i)
-      works.push_back(group[rank].submit(
-          (next++)->call(i == rank ? Operation::all_reduce : Operation::all_gather)));
+      works.push_back(
+          group[rank].submit((next++)->call(i == rank ? Operation::all_reduce : Operation::all_gather)));
   for (const auto& work : works) {  // it may be noticed before the last of them is submitted
     const Result<void> result = work ? (*work)->wait(60s) : tl::unexpected<Error>(work.error());
     expect_error(result, Errc::mismatch, HasSubstr("rank 0 called all_reduce"));
@@ -292,10 +292,8 @@ TEST(End, OfACommunicatorEndsItsCalls) {
   ASSERT_TRUE(group.connect());
   // Larger than a parcel: a small call of rank 0 would be over for rank 1.
   std::vector<std::uint8_t> data(parcel_bytes(2) + 1);
-  const Call call{.operation = Operation::all_reduce,
-                  .send = data.data(),
-                  .receive = data.data(),
-                  .count = data.size()};
+  const Call call{
+      .operation = Operation::all_reduce, .send = data.data(), .receive = data.data(), .count = data.size()};
   const auto first = group[0].submit(call).value(), second = group[0].submit(call).value();
   group.leave(0);
   for (const auto& work : {first, second}) expect_error(work->wait(60s), Errc::aborted, HasSubstr("rank 0"));

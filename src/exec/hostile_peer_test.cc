@@ -211,7 +211,8 @@ TEST(HostilePeer, IsNamedAndDoesNoHarm) {
 }
 
 const Attack attacks_on_small_calls[] = {
-    {"another call", [](Villain& v) {
+    {"another call",
+     [](Villain& v) {
        Message message = v.parcel();
        message.call.redop = RedOp::max;
        v.send_parcel(message);

@@ -5,12 +5,12 @@ namespace {
 
 // Offsets of the fields, all in network byte order. Bytes 56 to 63 are written as zero.
 enum Offset : std::size_t {
-  kind = 0,
+  kind = kind_offset,
   operation = 1,
   dtype = 2,
   redop = 3,
   root = 4,
-  sequence = 8,
+  sequence = sequence_offset,
   count = 16,
   communicator = 24,
   rkey = 28,
@@ -49,14 +49,6 @@ MessageBuffer encode(const Message& message) {
   store_be32(p + Offset::ordinal, message.ordinal);
   store_be32(p + Offset::ticket, message.ticket);
   return out;
-}
-
-void store_sequence(MessageBuffer& message, std::uint64_t sequence) {
-  store_be64(message.data() + Offset::sequence, sequence);
-}
-std::uint64_t load_sequence(const std::byte* message) { return load_be64(message + Offset::sequence); }
-bool is_parcel(const std::byte* message) {
-  return load_u8(message + Offset::kind) == static_cast<std::uint8_t>(MessageKind::parcel);
 }
 
 std::optional<Message> decode(Bytes in) {

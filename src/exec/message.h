@@ -36,9 +36,14 @@ struct Message {
 
 MessageBuffer encode(const Message& message);
 // Of an encoded message, without touching the rest.
-void store_sequence(MessageBuffer& message, std::uint64_t sequence);
-std::uint64_t load_sequence(const std::byte* message);
-bool is_parcel(const std::byte* message);
+inline constexpr std::size_t kind_offset = 0, sequence_offset = 8;
+inline void store_sequence(MessageBuffer& message, std::uint64_t sequence) {
+  store_be64(message.data() + sequence_offset, sequence);
+}
+inline std::uint64_t load_sequence(const std::byte* message) { return load_be64(message + sequence_offset); }
+inline bool is_parcel(const std::byte* message) {
+  return load_u8(message + kind_offset) == static_cast<std::uint8_t>(MessageKind::parcel);
+}
 // Nothing when it is no message of ours: a kind, operation, dtype or reduction that does not exist.
 std::optional<Message> decode(Bytes bytes);
 

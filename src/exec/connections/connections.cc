@@ -125,9 +125,10 @@ int Connections::ranks_here() const {
 
 Result<void> Connections::post_receive(Rank rank, std::uint32_t slot) {
   Peer& peer = peers_[index(rank)];
-  ibv_sge sge{.addr = reinterpret_cast<std::uintptr_t>(peer.receive_slots + std::size_t{slot} * receive_bytes_),
-              .length = receive_bytes_,
-              .lkey = slots_region_->lkey};
+  ibv_sge sge{
+      .addr = reinterpret_cast<std::uintptr_t>(peer.receive_slots + std::size_t{slot} * receive_bytes_),
+      .length = receive_bytes_,
+      .lkey = slots_region_->lkey};
   ibv_recv_wr request{}, *bad = nullptr;
   request.wr_id = receive_flag | work_id(rank, slot);
   request.sg_list = &sge;

@@ -96,7 +96,7 @@ class Connections {
     std::byte* receive_slots = nullptr;
     std::byte* send_slots = nullptr;
     std::byte* parcel_slots = nullptr;
-    std::uint32_t parcels = 0;  // sent from slots
+    std::uint32_t parcels = 0;                                      // sent from slots
     std::array<std::uint32_t, parcels_in_flight> parcel_numbers{};  // of the send after the slot's last one
     std::uint32_t inline_bytes = 0;
     std::uint32_t posted = 0,
@@ -122,7 +122,8 @@ class Connections {
                : peer.parcel_slots + std::size_t{peer.parcels % parcels_in_flight} * receive_bytes_;
   }
   std::size_t slot_bytes_per_peer() const {
-    return std::size_t{receive_depth + parcels_in_flight} * receive_bytes_ + std::size_t{send_depth} * message_bytes;
+    return std::size_t{receive_depth + parcels_in_flight} * receive_bytes_ +
+           std::size_t{send_depth} * message_bytes;
   }
   Result<void> post_receive(Rank peer, std::uint32_t slot);
   Result<void> post(Rank peer, ibv_send_wr& request);
@@ -135,7 +136,7 @@ class Connections {
   verbs::GidChoice gid_;
   verbs::OwnAddress own_address_;
   Rank rank_;
-  const std::uint32_t receive_bytes_;  // of a slot for what arrives
+  const std::uint32_t receive_bytes_;                           // of a slot for what arrives
   std::array<std::byte, inline_bytes_wanted> inline_parcel_{};  // copied by the card when it is posted
   // Destroyed from the bottom: queue pairs before what they use.
   std::vector<std::byte> slots_;  // per peer: what arrives, messages that leave, parcels that leave

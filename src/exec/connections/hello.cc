@@ -13,8 +13,8 @@ namespace {
 constexpr std::uint32_t magic = 0x42454558;
 constexpr std::uint32_t version = 2;
 
-// magic, version, message bytes, parcel bytes, lanes, adverts per lane, piece bytes, communicator, size, rank:
-// 4 bytes each
+// magic, version, message bytes, parcel bytes, lanes, adverts per lane, piece bytes, communicator, size,
+// rank: 4 bytes each
 constexpr std::size_t header_bytes = std::size_t{10} * 4;
 // QPN, PSN, MTU, reads: 4 bytes each, GID
 constexpr std::size_t address_bytes = 4 * 4 + 16;
@@ -71,9 +71,9 @@ Result<void> agree(Rank from, const char* what, std::uint32_t theirs, std::uint3
 std::vector<std::byte> encode(const Hello& hello) {
   Writer out(header_bytes + hello.addresses.size() * address_bytes);
   for (const std::uint32_t value :
-       {magic, version, static_cast<std::uint32_t>(message_bytes), parcel_bytes(hello.terms.size), lanes, adverts_per_lane,
-        hello.terms.piece_bytes, hello.terms.communicator, static_cast<std::uint32_t>(hello.terms.size),
-        static_cast<std::uint32_t>(hello.rank.value)})
+       {magic, version, static_cast<std::uint32_t>(message_bytes), parcel_bytes(hello.terms.size), lanes,
+        adverts_per_lane, hello.terms.piece_bytes, hello.terms.communicator,
+        static_cast<std::uint32_t>(hello.terms.size), static_cast<std::uint32_t>(hello.rank.value)})
     out.u32(value);
   for (const verbs::QpAddress& address : hello.addresses) {
     out.u32(address.qpn);

@@ -37,8 +37,8 @@ Result<std::shared_ptr<Work>> Progress::submit(const Call& call) {
     seat_->leave();
   }
   if (work->done()) return work;
-  const bool large = call.operation != coll::Operation::barrier &&
-                     call.count * element_bytes(call.dtype) >= worth_waking;
+  const bool large =
+      call.operation != coll::Operation::barrier && call.count * element_bytes(call.dtype) >= worth_waking;
   if (large || thread_naps_) bell_.ring();
   return work;
 }
@@ -132,8 +132,7 @@ bool Progress::step() {
 void Progress::take_abort() {
   const auto reason = inbox_.abort_reason();
   if (!reason || failed_) return;
-  const Error error{Errc::aborted,
-                    fmt::format("{} aborted: {}", control_.describe(options_.rank), *reason)};
+  const Error error{Errc::aborted, fmt::format("{} aborted: {}", control_.describe(options_.rank), *reason)};
   fail_all(error, error);
 }
 

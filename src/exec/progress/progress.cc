@@ -192,8 +192,8 @@ Result<void> Progress::check_way(Rank peer, const Message& message) const {
   if (!current_ || !current_->is_small || message.call.sequence != sequence_) return {};
   if (message.call != fingerprint_)
     return tl::unexpected<Error>(mismatch(options_.rank, fingerprint_, peer, message.call));
-  return fail(Errc::protocol, "rank {} treats call {} as a large one, rank {} does not", peer.value, sequence_,
-              options_.rank.value);
+  return fail(Errc::protocol, "rank {} treats call {} as a large one, rank {} does not", peer.value,
+              sequence_, options_.rank.value);
 }
 
 // Every call needs every rank: one that has left after fewer calls will not come any more.

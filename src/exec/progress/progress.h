@@ -11,8 +11,8 @@
 #include "exec/communicator.h"
 #include "exec/connections/connections.h"
 #include "exec/control.h"
-#include "exec/progress/inbox.h"
 #include "exec/progress/bell.h"
+#include "exec/progress/inbox.h"
 #include "exec/run/roll_call.h"
 #include "exec/run/run.h"
 #include "exec/small/small_run.h"
@@ -112,7 +112,7 @@ class Progress : private Listener, private Driver {
 
   std::optional<Current> current_;
   std::uint64_t sequence_ = 0;
-  Fingerprint fingerprint_;          // of the call under way, or of the last one
+  Fingerprint fingerprint_;             // of the call under way, or of the last one
   std::uint64_t latest_announced_ = 0;  // call, by a message of the roll call or an advert
   bool anybody_departed_ = false;
   std::vector<std::optional<std::uint64_t>> departed_;  // by rank: how many calls it made before it left
@@ -123,14 +123,14 @@ class Progress : private Listener, private Driver {
   std::atomic<bool> failed_{false};  // changes in the seat only
 
   TimePoint next_control_check_, busy_since_;
-  const unsigned spins_;       // how often to look before letting others have the processor
-  unsigned steps_ = 0;         // since the last look at clock and peers
+  const unsigned spins_;                // how often to look before letting others have the processor
+  unsigned steps_ = 0;                  // since the last look at clock and peers
   std::shared_ptr<WorkState> at_once_;  // of calls that nobody else holds a work of
   std::atomic<std::uint64_t> operations_{0}, bytes_sent_{0}, bytes_received_{0};
   std::atomic<std::int64_t> busy_ns_{0};
 
   Bell bell_;
-  std::atomic<bool> thread_naps_{false};     // for long: it must be woken
+  std::atomic<bool> thread_naps_{false};  // for long: it must be woken
   std::atomic<std::int64_t> last_submit_ns_{0};
   std::thread thread_;  // last: it uses all of the above
 };

@@ -61,7 +61,8 @@ class Translation {
       scratch_[coll::partial_chunk(script.plan, c)] = {
           Program::partial, static_cast<std::uint32_t>(geometry_.elements(0, c).begin * element_bytes_)};
     if (call.operation == coll::Operation::reduce_scatter)
-      scratch_[coll::partial_chunk(script.plan, static_cast<std::uint32_t>(script.plan.rank.value))].offset = 0;
+      scratch_[coll::partial_chunk(script.plan, static_cast<std::uint32_t>(script.plan.rank.value))].offset =
+          0;
   }
 
   Program run() {

@@ -44,9 +44,9 @@ struct Program {
     Script::Kind kind = Script::Kind::copy;
     bool completes = false;
     Rank peer{-1};
-    std::uint32_t bytes = 0;                   // of the payload; copy: of what is copied
-    std::uint32_t first_part = 0, parts = 0;   // send: gathered from; await: copied to
-    Place left, right, out;                    // copy: left to out
+    std::uint32_t bytes = 0;                  // of the payload; copy: of what is copied
+    std::uint32_t first_part = 0, parts = 0;  // send: gathered from; await: copied to
+    Place left, right, out;                   // copy: left to out
     std::uint32_t elements = 0;
   };
   std::vector<Instruction> instructions;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "exec/kernels/kernels.h"
+#include "exec/small/header.h"
 
 namespace beeline::exec {
 namespace {
@@ -20,18 +21,6 @@ std::size_t most_carried(coll::Algorithm algorithm, int size) {
   int last_distance = 1;
   while (last_distance * 2 < size) last_distance *= 2;
   return static_cast<std::size_t>(std::max(last_distance / 2, size - last_distance));
-}
-
-// The header of a parcel from whoever has made the same call as we: all of it.
-bool same_header(const std::byte* theirs, const MessageBuffer& ours) {
-  std::uint64_t difference = 0;
-  for (std::size_t i = 0; i < message_bytes; i += sizeof difference) {
-    std::uint64_t a, b;
-    std::memcpy(&a, theirs + i, sizeof a);
-    std::memcpy(&b, ours.data() + i, sizeof b);
-    difference |= a ^ b;
-  }
-  return difference == 0;
 }
 
 }  // namespace
@@ -55,7 +44,8 @@ bool SmallRun::takes(const Call& call) const {
       return true;
     case Operation::reduce_scatter:
       // What is gathered for others to read makes parcels long: at most every rank's block in each.
-      return bytes * (algorithm_ == coll::Algorithm::direct ? 1 : most_carried(algorithm_, size_) * ranks) <= most;
+      return bytes * (algorithm_ == coll::Algorithm::direct ? 1 : most_carried(algorithm_, size_) * ranks) <=
+             most;
     default:
       return bytes * most_carried(algorithm_, size_) <= most;
   }
@@ -92,7 +82,8 @@ Result<SmallRun::Known*> SmallRun::find(const Call& call, const Fingerprint& fin
   }
   BEELINE_TRY(const Script* const script, script_for(call));
   latest_ = oldest_++ % known_.size();
-  known_[latest_] = {true, key, make_program(*script, call), encode({.kind = MessageKind::parcel, .call = key})};
+  known_[latest_] = {true, key, make_program(*script, call),
+                     encode({.kind = MessageKind::parcel, .call = key})};
   return &known_[latest_];
 }
 
@@ -125,8 +116,8 @@ Result<void> SmallRun::on_parcel(Rank peer, const Parcel& parcel, const Fingerpr
   Sender& sender = senders_[index(peer)];
   const bool in_turn = sequence == now.sequence ? under_way : sequence == now.sequence + 1;
   if (!in_turn || sequence <= sender.last)
-    return fail(Errc::protocol, "rank {} sent data of its call {} to rank {}, which is in call {}", peer.value,
-                sequence, rank_.value, now.sequence);
+    return fail(Errc::protocol, "rank {} sent data of its call {} to rank {}, which is in call {}",
+                peer.value, sequence, rank_.value, now.sequence);
   sender.last = sequence;
   sender.parcels[sequence % 2] = parcel;
   sender.sequences[sequence % 2] = sequence;
@@ -157,8 +148,8 @@ Result<void> SmallRun::check(Rank peer) const {
 Result<void> SmallRun::explain(Rank peer, const Parcel& parcel) const {
   const auto message = decode(Bytes(parcel.data, message_bytes));
   if (!message || message->call == fingerprint_)
-    return fail(Errc::protocol, "rank {} sent a message that makes no sense: do all ranks run the same version?",
-                peer.value);
+    return fail(Errc::protocol,
+                "rank {} sent a message that makes no sense: do all ranks run the same version?", peer.value);
   return tl::unexpected<Error>(mismatch(rank_, fingerprint_, peer, message->call));
 }
 
@@ -204,7 +195,7 @@ Result<bool> SmallRun::send(const Instruction& send) {
   const std::uint32_t bytes = static_cast<std::uint32_t>(message_bytes) + send.bytes;
   std::byte* const slot = connections_.parcel_slot(send.peer, bytes);
   if (slot == nullptr) return false;
-  std::memcpy(slot, header_.data(), message_bytes);
+  write_header(slot, header_);
   for (std::uint32_t i = send.first_part; i < send.first_part + send.parts; ++i) {
     const Program::Part& part = program_->parts[i];
     std::memcpy(slot + message_bytes + part.in_parcel, at(part.here), part.bytes);

@@ -89,10 +89,10 @@ class SmallRun {
   RedOp redop_ = RedOp::sum;
   const Program* program_ = nullptr;  // null between calls
   std::size_t next_ = 0;
-  MessageBuffer header_{};            // of this call: what every parcel begins with
-  std::vector<std::byte*> bases_;     // see Program::Base
+  MessageBuffer header_{};         // of this call: what every parcel begins with
+  std::vector<std::byte*> bases_;  // see Program::Base
   std::vector<std::byte> partial_;
-  std::vector<Sender> senders_;       // by rank
+  std::vector<Sender> senders_;  // by rank
   std::uint64_t bytes_sent_ = 0, bytes_received_ = 0;
 };
 
