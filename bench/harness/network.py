@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 
 from .stage import Failure
@@ -80,7 +81,19 @@ def wire(stage, mtu, label):
         ip("-n", name, "addr", "add", f"{address}/24", "dev", "wire0")
         ip("-n", name, "link", "set", "wire0", "up")
         places.append(Place(name, address, "wire0"))
+    for place in places:
+        wait_for_link(place)
     return places
+
+
+def wait_for_link(place, patience=5):
+    """The kernel says that a link is up some time after both its ends are; a program that starts before that takes
+    another interface."""
+    until = time.monotonic() + patience
+    while " UP " not in ip("-n", place.namespace, "-brief", "link", "show", "dev", place.interface):
+        if time.monotonic() > until:
+            raise Failure(f"the link of namespace {place.namespace} is not up after {patience} s")
+        time.sleep(0.02)
 
 
 def is_running(pid):

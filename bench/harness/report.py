@@ -7,18 +7,13 @@ from .series import Spread
 
 
 def number(value):
-    """Three significant digits, without an exponent."""
+    """Three significant digits, without an exponent where the number is not tiny."""
     if value is None:
         return "-"
     if value == 0:
         return "0"
-    digits = 2
-    magnitude = abs(value)
-    while magnitude >= 10 and digits > 0:
-        magnitude, digits = magnitude / 10, digits - 1
-    if abs(value) < 1:
-        return f"{value:.3g}" if abs(value) >= 0.001 else f"{value:.4f}"
-    return f"{value:.{digits}f}" if abs(value) < 1000 else f"{round(value, 2 - len(str(int(abs(value)))) + 1):.0f}"
+    text = f"{value:#.3g}".rstrip(".")
+    return f"{float(text):.0f}" if "e+" in text else text
 
 
 def spread_text(spread, suffix=""):

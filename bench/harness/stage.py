@@ -59,6 +59,8 @@ class Process:
             self.child = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.errors,
                                           env={**os.environ, **(environment or {})}, start_new_session=True)
         except OSError as error:
+            self.output.close()
+            self.errors.close()
             raise Failure(f"{program_of(self.words)} does not start: {error.strerror}") from error
         self.pid = self.child.pid
         self.descriptor = os.pidfd_open(self.pid)
@@ -131,6 +133,8 @@ class Stage:
 
     def __enter__(self):
         self.directory = Path(self.undo.enter_context(tempfile.TemporaryDirectory(prefix="beeline-compare-")))
+        # Whoever started this may have had interrupts ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: raise_exit(128 + number))
         return self

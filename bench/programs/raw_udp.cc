@@ -8,10 +8,12 @@
 //   raw_udp send ADDRESS [--message B] [--mtu B] [--window B] [--seconds S]
 //   raw_udp echo ADDRESS                                 until the other side says that it is done
 //   raw_udp ping ADDRESS [--iterations N]                half round trips of a SEND of 2 bytes
+// All take --port (14791).
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,6 +25,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -30,7 +33,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint16_t port = 14791;
 constexpr std::size_t bth_bytes = 12, reth_bytes = 16, icrc_bytes = 4, ack_bytes = 20;
 constexpr std::size_t longest_train = 65507;
 constexpr unsigned char first = 0x06, middle = 0x07, last = 0x08, only = 0x0a,
@@ -61,7 +63,7 @@ struct Bth {
   }
 };
 
-sockaddr_in address_of(const std::string& text) {
+sockaddr_in address_of(const std::string& text, std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
@@ -85,32 +87,37 @@ int open_socket() {
   return socket;
 }
 
-int serve(const std::string& address) {
+int serve(const std::string& address, std::uint16_t port) {
   const int socket = open_socket();
-  const sockaddr_in here = address_of(address);
+  const sockaddr_in here = address_of(address, port);
   if (::bind(socket, reinterpret_cast<const sockaddr*>(&here), sizeof here) != 0) fail("bind()");
   return socket;
 }
 
-int call(const std::string& address) {
+int call(const std::string& address, std::uint16_t port) {
   const int socket = open_socket();
-  const sockaddr_in there = address_of(address);
+  const sockaddr_in there = address_of(address, port);
   if (::connect(socket, reinterpret_cast<const sockaddr*>(&there), sizeof there) != 0) fail("connect()");
   return socket;
 }
 
 enum class Wait { spin, sleep };
 
-// Until a datagram is there or the time is over: -1. `sleep` spins for a moment only.
+// Until a datagram is there or the time is over: -1. After a moment, far longer than an answer takes, `spin`
+// lets others have the core between two looks (where there are too few cores, that other is the one who is to
+// answer), and `sleep` sleeps.
 ssize_t receive_by(int socket, msghdr& message, Clock::time_point deadline, Wait wait) {
-  const auto sleep_at = Clock::now() + std::chrono::microseconds(100);
+  const auto patient_until = Clock::now() + std::chrono::microseconds(100);
   for (;;) {
     const ssize_t got = ::recvmsg(socket, &message, MSG_DONTWAIT);
     if (got >= 0) return got;
     if (errno != EAGAIN && errno != ECONNREFUSED) fail("recvmsg()");
     const auto now = Clock::now();
     if (now > deadline) return -1;
-    if (wait == Wait::sleep && now > sleep_at) {
+    if (now < patient_until) continue;
+    if (wait == Wait::spin) {
+      ::sched_yield();
+    } else {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now);
       pollfd ready{socket, POLLIN, 0};
       (void)::poll(&ready, 1, static_cast<int>(left.count()) + 1);
@@ -201,8 +208,8 @@ struct Stream {
   double seconds = 2;
 };
 
-int send_stream(const std::string& address, const Stream& stream) {
-  const int socket = call(address);
+int send_stream(const std::string& address, std::uint16_t port, const Stream& stream) {
+  const int socket = call(address, port);
   const std::vector<unsigned char> memory(stream.message, 1);
   Message message(memory, stream.mtu);
   const auto window = std::max<std::uint32_t>(static_cast<std::uint32_t>(stream.window / stream.mtu),
@@ -250,7 +257,7 @@ std::size_t segment_size(msghdr& message, std::size_t whole) {
 
 class Receiver {
  public:
-  explicit Receiver(const std::string& address) : socket_(serve(address)), buffer_(1 << 16) {
+  Receiver(const std::string& address, std::uint16_t port) : socket_(serve(address, port)), buffer_(1 << 16) {
     const int on = 1;
     if (::setsockopt(socket_, SOL_UDP, UDP_GRO, &on, sizeof on) != 0) fail("UDP_GRO");
   }
@@ -316,25 +323,28 @@ class Receiver {
   bool done_ = false;
 };
 
-int echo(const std::string& address) {
-  const int socket = serve(address);
+int echo(const std::string& address, std::uint16_t port) {
+  const int socket = serve(address, port);
   for (;;) {
     std::array<unsigned char, ack_bytes> packet{};
+    iovec part{packet.data(), packet.size()};
     sockaddr_in from{};
-    socklen_t length = sizeof from;
-    const ssize_t got = ::recvfrom(socket, packet.data(), packet.size(), MSG_DONTWAIT,
-                                   reinterpret_cast<sockaddr*>(&from), &length);
-    if (got < 0 && errno == EAGAIN) continue;
-    if (got < 0) fail("recvfrom()");
+    msghdr message{};
+    message.msg_name = &from;
+    message.msg_namelen = sizeof from;
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    const ssize_t got = receive_by(socket, message, Clock::now() + std::chrono::seconds(1), Wait::spin);
+    if (got < 0) continue;
     if (packet[0] == done) return 0;
     (void)::sendto(socket, packet.data(), static_cast<std::size_t>(got), 0,
-                   reinterpret_cast<sockaddr*>(&from), length);
+                   reinterpret_cast<sockaddr*>(&from), sizeof from);
   }
 }
 
 // A SEND of 2 bytes is a BTH, the payload filled up to 4 bytes, and the ICRC.
-int ping(const std::string& address, std::size_t iterations) {
-  const int socket = call(address);
+int ping(const std::string& address, std::uint16_t port, std::size_t iterations) {
+  const int socket = call(address, port);
   const std::size_t warm_up = iterations / 10;
   std::array<unsigned char, ack_bytes> packet{};
   std::vector<double> half_us;
@@ -364,27 +374,37 @@ std::string option(const std::vector<std::string>& words, const std::string& nam
   return at == words.end() || at + 1 == words.end() ? otherwise : *(at + 1);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
+int run(const std::vector<std::string>& words) {
   if (words.size() < 2) {
     std::fprintf(stderr, "raw_udp: receive, send, echo or ping, and an address\n");
     return 2;
   }
   ::alarm(deadline_seconds);
   const std::string& what = words[0];
-  if (what == "receive") return Receiver(words[1]).run();
-  if (what == "echo") return echo(words[1]);
-  if (what == "ping") return ping(words[1], std::stoul(option(words, "--iterations", "5000")));
+  const std::string& address = words[1];
+  const auto port = static_cast<std::uint16_t>(std::stoul(option(words, "--port", "14791")));
+  if (what == "receive") return Receiver(address, port).run();
+  if (what == "echo") return echo(address, port);
+  if (what == "ping") return ping(address, port, std::stoul(option(words, "--iterations", "5000")));
   if (what == "send") {
     Stream stream;
     stream.message = std::stoul(option(words, "--message", "65536"));
     stream.mtu = std::stoul(option(words, "--mtu", "4096"));
     stream.window = std::stoul(option(words, "--window", "1048576"));
     stream.seconds = std::stod(option(words, "--seconds", "2"));
-    return send_stream(words[1], stream);
+    return send_stream(address, port, stream);
   }
   std::fprintf(stderr, "raw_udp: there is no '%s'\n", what.c_str());
   return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::logic_error&) {  // std::stoul's and std::stod's
+    std::fprintf(stderr, "raw_udp: an option's value is not a number\n");
+    return 2;
+  }
 }
