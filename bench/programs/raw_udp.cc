@@ -137,10 +137,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Several times, for what is on its way may fill the other side's buffer.
 void say_done(int socket) {
   Bth bth;
   bth.set(done, 0, false);
-  for (int i = 0; i < 5; ++i) (void)::send(socket, bth.bytes, bth_bytes, 0);
+  for (int i = 0; i < 10; ++i) {
+    (void)::send(socket, bth.bytes, bth_bytes, 0);
+    ::usleep(5000);
+  }
 }
 
 // One message as packets: their headers and trailers, and the trains in which they leave.
@@ -236,9 +240,10 @@ int send_stream(const std::string& address, std::uint16_t port, const Stream& st
     message.send(socket, sent, ++messages % ack_every == 0);
     sent += static_cast<std::uint32_t>(message.packets());
   }
+  const double seconds = seconds_since(start);
   say_done(socket);
   std::printf("{\"sent_bytes\": %llu, \"seconds\": %.6f, \"stalls\": %llu}\n",
-              static_cast<unsigned long long>(messages * message.bytes()), seconds_since(start),
+              static_cast<unsigned long long>(messages * message.bytes()), seconds,
               static_cast<unsigned long long>(stalls));
   return 0;
 }
