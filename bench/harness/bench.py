@@ -18,6 +18,7 @@ class Settings:
     idle_seconds: float
     window_bytes: int
     pin: bool
+    stock_buffers: bool
     sections: tuple
 
     def sizes(self, wanted):
@@ -49,6 +50,10 @@ class Bench:
         except Failure as failure:
             self.fail(who, str(failure))
             return None
+
+    def privileges(self, words):
+        """A command of ours on the wire; with --stock-buffers its receive buffers are what anybody may have."""
+        return ["setpriv", "--bounding-set=-net_admin", *words] if self.settings.stock_buffers else words
 
     def wants(self, section):
         return section in self.settings.sections

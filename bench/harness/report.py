@@ -1,7 +1,8 @@
 """Tables in Markdown, padded so that they read well in a terminal, too."""
 
 from . import machine
-from .cases import BEELINE, COLUMNS, SECTIONS, TITLES
+from .cases import (BEELINE, COLUMNS, CPU, GLOO, HOST, IPERF3, LATENCY, LOSS, LOSSES, RAW, SECTIONS, TITLES, TORCH, WIRE,
+                    all_reduce_name, on_wire, share_name, stream_name)
 from .goals import all_goals
 from .series import Spread
 
@@ -64,10 +65,49 @@ def goals_table(goals):
     return table(["goal", "target", "measured", ""], rows)
 
 
+# What a reader of README.md asks first: (section, case, rival).
+FIRST_QUESTIONS = [
+    *((HOST, all_reduce_name(2, size), "Open MPI") for size in (8, 32 << 10, 1 << 20, 128 << 20)),
+    *((HOST, all_reduce_name(4, size), "Open MPI") for size in (8, 1 << 20)),
+    *((TORCH, all_reduce_name(2, size), GLOO) for size in (4, 1 << 20, 128 << 20)),
+    *((WIRE, stream_name(9000, 1 << 20), rival) for rival in (IPERF3, RAW)),
+    *((WIRE, stream_name(1500, 1 << 20), rival) for rival in (IPERF3, RAW)),
+    (WIRE, on_wire(9000, LATENCY), RAW),
+    *((WIRE, on_wire(9000, f"PyTorch all_reduce, {size}"), GLOO) for size in ("4 B", "1 MiB", "128 MiB")),
+    *((LOSS, share_name(9000, percent), IPERF3) for percent in LOSSES),
+    (CPU, stream_name(9000, 1 << 20), IPERF3),
+]
+WHERE = {HOST: "one host, C++", TORCH: "one host, PyTorch", WIRE: "wire", LOSS: "wire", CPU: "wire, CPU time"}
+
+
+def summary(results):
+    """The table of README.md."""
+    rows = []
+    for section, name, rival in FIRST_QUESTIONS:
+        case = results.get(section, name)
+        best = case and case.best_of(COLUMNS[section][rival])
+        if best and case.spread(BEELINE):
+            rows.append([f"{WHERE[section]}: {name}", case.unit, spread_text(case.spread(BEELINE)), best,
+                         spread_text(case.spread(best)), spread_text(Spread.of(case.advantages(BEELINE, best)), "x")])
+    return table(["", "unit", "Beeline", "beside", "its", "Beeline is better by"], rows) if rows else "Nothing was measured."
+
+
+def remarks(options, environment):
+    """What makes the numbers less than they seem."""
+    found = ["a quick run: to try it out, not to compare by"] if options.get("quick") else []
+    if environment["load_at_start"] > 0.5:
+        found.append("the machine was busy with something else")
+    if options.get("stock_buffers"):
+        found.append(f"receive buffers of net.core.rmem_max = {environment.get('rmem_max')}")
+    if options.get("pin"):
+        found.append("ranks pinned to cores")
+    return "".join(f"; {remark}" for remark in found)
+
+
 def whole(results, environment, options, failures):
     """The report of a run."""
     rounds = options["rounds"]
-    parts = [f"{machine.in_one_line(environment)}.\n"
+    parts = [f"{machine.in_one_line(environment)}{remarks(options, environment)}.\n"
              f"Median [least-most] of {rounds} rounds, the contenders in turn within each; 'times': how many times better "
              "Beeline is, pair by pair within a round (below 1: worse)."]
     for section in SECTIONS:

@@ -40,7 +40,7 @@ def program_of(words):
     words = [str(word) for word in words]
     if words[:3] == ["ip", "netns", "exec"]:
         words = words[4:]
-    if words[0] == "env":
+    if words[0] in ("env", "setpriv"):
         words = [word for word in words[1:] if "=" not in word]
     return " ".join([os.path.basename(words[0]), *words[1:3]])
 

@@ -147,6 +147,15 @@ void say_done(int socket) {
   }
 }
 
+// What may be on its way: a quarter of what the kernel has granted, for it counts its bookkeeping, too. Both
+// ends get the same here.
+std::size_t receive_buffer_bytes(int socket) {
+  int granted = 0;
+  socklen_t length = sizeof granted;
+  if (::getsockopt(socket, SOL_SOCKET, SO_RCVBUF, &granted, &length) != 0) fail("SO_RCVBUF");
+  return static_cast<std::size_t>(granted) / 4;
+}
+
 // One message as packets: their headers and trailers, and the trains in which they leave.
 class Message {
  public:
@@ -216,10 +225,11 @@ int send_stream(const std::string& address, std::uint16_t port, const Stream& st
   const int socket = call(address, port);
   const std::vector<unsigned char> memory(stream.message, 1);
   Message message(memory, stream.mtu);
-  const auto window = std::max<std::uint32_t>(static_cast<std::uint32_t>(stream.window / stream.mtu),
+  const std::size_t window_bytes = std::min(stream.window, receive_buffer_bytes(socket));
+  const auto window = std::max<std::uint32_t>(static_cast<std::uint32_t>(window_bytes / stream.mtu),
                                               static_cast<std::uint32_t>(message.packets()));
   // Four acknowledgements per window: one per message at most.
-  const std::size_t ack_every = std::max<std::size_t>(1, stream.window / stream.message / 4);
+  const std::size_t ack_every = std::max<std::size_t>(1, window_bytes / stream.message / 4);
   std::uint32_t sent = 0, acknowledged = 0;  // packets; their differences count, so they may wrap
   std::uint64_t messages = 0, stalls = 0;
   const auto start = Clock::now();

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from place import BENCH
 
+from harness import pages, report
+
 DOCUMENT = {
     "version": 1,
     "environment": {"processor": "a processor", "cores": 2, "memory_GiB": 4, "kernel": "6", "load_at_start": 0.0,
@@ -70,6 +72,37 @@ class Shown(unittest.TestCase):
         self.assertRegex(done.stdout, r"\| 2 ranks, 4 B +\| us +\| 1\.50 \[1\.00-2\.00\] +\| 5\.50 \[5\.00-6\.00\] +\| 4\.00x")
         self.assertIn("Goals: 1 of 1 reached", done.stdout)
         self.assertIn("- iperf3: is missing", done.stdout)
+
+    def test_pages_get_what_they_have_markers_for(self):
+        with tempfile.TemporaryDirectory() as directory:
+            result, page, other = (Path(directory) / name for name in ("result.json", "page.md", "other.md"))
+            result.write_text(json.dumps(DOCUMENT))
+            page.write_text("before\n<!-- begin: bench/compare summary -->\nold\n<!-- end: bench/compare summary -->\nafter\n")
+            other.write_text("no markers\n")
+            done = compare("--show", result, "--into", page)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            lines = page.read_text().splitlines()
+            self.assertEqual((lines[0], lines[1], lines[-2], lines[-1]),
+                             ("before", "<!-- begin: bench/compare summary -->", "<!-- end: bench/compare summary -->", "after"))
+            self.assertTrue(any("one host, PyTorch: 2 ranks, 4 B" in line and "4.00x" in line for line in lines))
+            self.assertNotIn("old", lines)
+            again = page.read_text()
+            compare("--show", result, "--into", page)
+            self.assertEqual(page.read_text(), again)
+            done = compare("--show", result, "--into", other)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("other.md: it has no marker", done.stderr)
+            self.assertEqual(other.read_text(), "no markers\n")
+
+    def test_a_marker_without_an_end_is_an_error(self):
+        with self.assertRaisesRegex(pages.Failure, "no '<!-- end: x -->' behind it"):
+            pages.filled("<!-- end: x -->\n<!-- begin: x -->\n", {"x": "text"})
+
+    def test_numbers_that_are_less_than_they_seem_say_so(self):
+        remarks = report.remarks({"quick": True, "pin": True, "stock_buffers": True}, {"load_at_start": 3.0, "rmem_max": "212992"})
+        for word in ("quick run", "busy", "pinned", "212992"):
+            self.assertIn(word, remarks)
+        self.assertEqual(report.remarks({}, {"load_at_start": 0.1}), "")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def torch(bench, section, backend, label, places, sizes, name):
             words = [bench.torch_python, "-W", "ignore", script, "--backend", backend, "--rank", rank, "--size", len(places),
                      "--rendezvous", rendezvous, "--sizes", ",".join(map(str, sizes)),
                      "--batch-seconds", settings.batch_seconds, "--batches", settings.batches]
-            commands.append((place.words(words), environment))
+            commands.append((place.words(bench.privileges(words)), environment))
         outcomes = bench.stage.run_together(commands, DEADLINE_SECONDS)
         return keyed(section, all_reduce(outcomes[0].output, f"{label} through PyTorch"), name)
 

@@ -19,11 +19,11 @@ def beeline_perf(bench, wire, *options):
     environment = {"BEELINE_LANE": "wire", "BEELINE_INFLIGHT_BYTES": str(bench.settings.window_bytes)}
     program = bench.programs.beeline
     report = bench.stage.directory / f"perf{next(numbers)}.json"
-    listening = bench.stage.start(server.words([program, "perf", options[0]]), environment, deadline(bench))
+    listening = bench.stage.start(server.words(bench.privileges([program, "perf", options[0]])), environment, deadline(bench))
     try:
         listening.wait_for_socket("tcp", PERF_PORT)
         words = [program, "perf", *options, server.address, "--json", report]
-        asking = bench.stage.run(client.words(words), environment, deadline(bench))
+        asking = bench.stage.run(client.words(bench.privileges(words)), environment, deadline(bench))
         serving = listening.wait().require()
     finally:
         listening.end()
@@ -63,10 +63,11 @@ def iperf3_stream(bench, wire):
 def raw(bench, wire, serve, *command):
     client, server = wire
     program = bench.programs.raw_udp()
-    listening = bench.stage.start(server.words([program, serve, server.address]), None, deadline(bench))
+    listening = bench.stage.start(server.words(bench.privileges([program, serve, server.address])), None, deadline(bench))
     try:
         listening.wait_for_socket("udp", RAW_PORT)
-        asking = bench.stage.run(client.words([program, command[0], server.address, *command[1:]]), None, deadline(bench))
+        words = bench.privileges([program, command[0], server.address, *command[1:]])
+        asking = bench.stage.run(client.words(words), None, deadline(bench))
         return asking.output, listening.wait().require().output
     finally:
         listening.end()
