@@ -64,7 +64,7 @@ def environment(build, torch_python=None):
         "compiler": first_line(os.environ.get("CXX", "c++"), "--version"),
         "open_mpi": first_line("mpirun", "--version"),
         "iperf3": first_line("iperf3", "--version"),
-        "torch": torch_python and first_line(torch_python, "-W", "ignore", "-c", "import torch; print(torch.__version__)"),
+        "torch": torch_python and first_line(torch_python, "-c", "from importlib import metadata; print(metadata.version('torch'))"),
         "variables": {name: value for name, value in sorted(os.environ.items())
                       if name.startswith(("BEELINE_", "OMPI_MCA_", "GLOO_", "MALLOC_"))},
     }

@@ -51,8 +51,9 @@ HERE = Place(None, "127.0.0.1", "lo")
 
 
 def make_namespace(stage, name):
-    ip("netns", "add", name)
+    # Whatever comes between the two must not leave it behind.
     stage.undo.callback(remove_namespace, name)
+    ip("netns", "add", name)
     ip("-n", name, "link", "set", "lo", "up")
 
 

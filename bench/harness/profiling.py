@@ -6,7 +6,7 @@ from pathlib import Path
 
 from . import callgrind, steps
 from .parse import all_reduce, byte_count
-from .report import number, table
+from .report import VERDICTS, number, table
 from .sections.streams import PERF_PORT
 from .stage import free_port
 
@@ -170,9 +170,12 @@ def calls_table(runs):
 
 
 def fingerprint_table(runs, sources):
-    rows = [[f"all_reduce, {ranks} ranks, {byte_count(run.size)}", str(run.calls), number(run.fingerprints(sources))]
-            for ranks, run in runs]
-    return table(["call", "calls", "instructions per call"], rows)
+    rows = []
+    for ranks, run in runs:
+        cost = run.fingerprints(sources)
+        rows.append([f"all_reduce, {ranks} ranks, {byte_count(run.size)}", str(run.calls), number(cost),
+                     f"at most {steps.FINGERPRINT_GOAL}", VERDICTS[cost <= steps.FINGERPRINT_GOAL]])
+    return table(["call", "calls", "instructions per call", "goal", ""], rows)
 
 
 def dearest_lines_table(runs, sources, count=8):

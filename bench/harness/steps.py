@@ -61,6 +61,7 @@ SYSTEM_CALLS = ("sendmsg", "sendmmsg", "sendto", "recvmsg", "recvmmsg", "recvfro
 # An all_reduce by the C API, and what in it is there for the fingerprints alone: the lines of these files, and the lines
 # of the executor that name one.
 ALL_REDUCE = r"beeline_(all_reduce|barrier)$"
+FINGERPRINT_GOAL = 60  # instructions per call, at most
 FINGERPRINT_FILES = ("exec/fingerprint.h", "exec/fingerprint.cc", "exec/run/roll_call.h")
 FINGERPRINT_FOLDER = "exec/"
 FINGERPRINT_WORDS = r"fingerprint|roll_call|advert\.call"
