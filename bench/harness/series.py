@@ -104,8 +104,8 @@ class Contender:
 
 
 def interleave(contenders, rounds, results, say, fail, forgive):
-    """Runs every contender once per round, in turn: A B A B. A contender that fails (raises a `forgive`) in two rounds
-    running is left alone from then on; the others go on."""
+    """Runs every contender once per round, in turn: A B A B. A contender that fails (raises a `forgive`, whose `numbers` are
+    what it has answered before) in two rounds running is left alone from then on; the others go on."""
     failures = {}
     for number in range(1, rounds + 1):
         for contender in contenders:
@@ -117,6 +117,7 @@ def interleave(contenders, rounds, results, say, fail, forgive):
                     failures[contender.name] = 0
                 except forgive as failure:
                     failures[contender.name] = failures.get(contender.name, 0) + 1
+                    numbers = failure.numbers
                     fail(contender.name, str(failure))
             for key in contender.answers:
                 if key in results.by_key:

@@ -17,6 +17,9 @@ from pathlib import Path
 class Failure(Exception):
     """A peer did not do what it was started for; the text says which and why, in one line."""
 
+    output = ""  # what the first process had printed until then
+    numbers = {}  # what can be made of that
+
 
 @dataclass
 class Outcome:
@@ -31,7 +34,9 @@ class Outcome:
         if self.status != 0:
             lines = (self.errors.strip() or self.output.strip() or "it said nothing").splitlines()
             how = f"status {self.status}" if self.status > 0 else f"signal {-self.status}"
-            raise Failure(f"{program_of(self.words)} ended with {how}: {lines[-1].strip()[:300]}")
+            failure = Failure(f"{program_of(self.words)} ended with {how}: {lines[-1].strip()[:300]}")
+            failure.output = self.output
+            raise failure
         return self
 
 
@@ -174,6 +179,11 @@ class Stage:
                     waiting.remove(process)
                     process.wait().require()
             return [process.outcome for process in started]
+        except Failure as failure:
+            if started:
+                started[0].end()
+                failure.output = started[0].outcome.output
+            raise
         finally:
             for process in started:
                 process.end()

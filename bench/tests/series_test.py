@@ -53,7 +53,7 @@ class Pairs(unittest.TestCase):
 
 
 class Broken(Exception):
-    pass
+    numbers = {}
 
 
 class Interleaving(unittest.TestCase):
@@ -86,6 +86,15 @@ class Interleaving(unittest.TestCase):
         samples = self.run_rounds(self.contender("A", None, 2.0), self.contender("B", 3.0, 4.0), rounds=2)
         self.assertEqual(samples, {"A": [None, 2.0], "B": [3.0, 4.0]})
         self.assertEqual(self.failed, [("A", "A broke")])
+
+    def test_what_it_answered_before_it_failed_counts(self):
+        def run():
+            failure = Broken("at the larger sizes")
+            failure.numbers = {("host", "x"): 7.0}
+            raise failure
+
+        self.assertEqual(self.run_rounds(Contender("A", [("host", "x")], run), rounds=1), {"A": [7.0]})
+        self.assertEqual(self.failed, [("A", "at the larger sizes")])
 
     def test_one_that_fails_twice_running_is_left_alone(self):
         samples = self.run_rounds(self.contender("A", None, None), self.contender("B", *[1.0] * 4), rounds=4)

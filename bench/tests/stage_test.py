@@ -98,6 +98,17 @@ class Processes(unittest.TestCase):
             self.stage.run_together([(self.python(STUBBORN, path), None), (self.python(fails, path), None)], deadline=LONG)
         self.assertTrue(all(process.outcome is not None for process in self.stage.processes))
 
+    def test_what_the_first_has_printed_survives_a_failure(self):
+        prints = "import sys, time; print('a line', flush=True); open(sys.argv[1], 'w').write('x '); time.sleep(600)"
+        fails = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\nsys.exit('broke')"
+        path = self.stage.directory / "printed"
+        with self.assertRaises(Failure) as raised:
+            self.stage.run_together([(self.python(prints, path), None), (self.python(fails, path), None)], deadline=LONG)
+        self.assertEqual(raised.exception.output, "a line\n")
+        with self.assertRaises(Failure) as raised:
+            self.stage.run(self.python("print('a result'); raise SystemExit('and an end')"))
+        self.assertEqual(raised.exception.output, "a result\n")
+
     def test_together_they_share_an_environment_of_their_own(self):
         show = self.python("import os; print(os.environ['MARK'])")
         outcomes = self.stage.run_together([(show, {"MARK": "a"}), (show, {"MARK": "b"})])

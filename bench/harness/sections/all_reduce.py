@@ -1,10 +1,12 @@
 """Starting the all_reduce programs. Every contender runs the same loop over the same sizes; nothing is pinned, or
 everything is (--pin)."""
 
+import contextlib
+
 from ..cases import TORCH, all_reduce_name
 from ..parse import all_reduce
 from ..series import Contender
-from ..stage import free_port
+from ..stage import Failure, free_port
 
 DEADLINE_SECONDS = 240
 
@@ -18,21 +20,31 @@ def loop_options(bench, sizes):
             *(["--pin"] if settings.pin else [])]
 
 
-def keyed(section, by_bytes, name):
-    return {(section, name(size)): microseconds for size, microseconds in by_bytes.items()}
+def answers(section, whose, name, start):
+    """{(section, case name): microseconds} of the first of the processes that `start` runs; if it fails at some size, the
+    sizes before count."""
+    def numbers(text):
+        return {(section, name(size)): microseconds for size, microseconds in all_reduce(text, whose).items()}
+
+    try:
+        return numbers(start())
+    except Failure as failure:
+        with contextlib.suppress(Failure):
+            failure.numbers = numbers(failure.output)
+        raise
 
 
 def beeline(bench, section, place, ranks, sizes, name):
     program = bench.programs.beeline_all_reduce()
 
-    def run():
+    def start():
         rendezvous = f"{place.address}:{free_port()}"
         commands = [(place.words([program, "--rank", rank, "--size", ranks, "--rendezvous", rendezvous,
                                   *loop_options(bench, sizes)]), None) for rank in range(ranks)]
-        outcomes = bench.stage.run_together(commands, DEADLINE_SECONDS)
-        return keyed(section, all_reduce(outcomes[0].output, "beeline_all_reduce"), name)
+        return bench.stage.run_together(commands, DEADLINE_SECONDS)[0].output
 
-    return Contender("Beeline", [(section, name(size)) for size in sizes], run)
+    return Contender("Beeline", [(section, name(size)) for size in sizes],
+                     lambda: answers(section, "beeline_all_reduce", name, start))
 
 
 def open_mpi(bench, section, place, ranks, sizes, label, transport, extra=()):
@@ -46,11 +58,8 @@ def open_mpi(bench, section, place, ranks, sizes, label, transport, extra=()):
         words = ["mpirun", "--allow-run-as-root", "-np", ranks, "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1",
                  *transport, *extra, *exports, program, *loop_options(bench, sizes)]
 
-        def run():
-            outcome = bench.stage.run(place.words(words), deadline=DEADLINE_SECONDS)
-            return keyed(section, all_reduce(outcome.output, "mpi_all_reduce"), name)
-
-        return Contender(variant, [(section, name(size)) for size in sizes], run)
+        return Contender(variant, [(section, name(size)) for size in sizes], lambda: answers(
+            section, "mpi_all_reduce", name, lambda: bench.stage.run(place.words(words), deadline=DEADLINE_SECONDS).output))
 
     return [contender(label, {}), contender(f"{label}, trim fix", TRIM_FIX)]
 
@@ -60,7 +69,7 @@ def torch(bench, section, backend, label, places, sizes, name):
     script = bench.programs.root / "bench" / "programs" / "torch_all_reduce.py"
     settings = bench.settings
 
-    def run():
+    def start():
         rendezvous = f"{places[0].address}:{free_port()}"
         commands = []
         for rank, place in enumerate(places):
@@ -71,7 +80,7 @@ def torch(bench, section, backend, label, places, sizes, name):
                      "--rendezvous", rendezvous, "--sizes", ",".join(map(str, sizes)),
                      "--batch-seconds", settings.batch_seconds, "--batches", settings.batches]
             commands.append((place.words(bench.privileges(words)), environment))
-        outcomes = bench.stage.run_together(commands, DEADLINE_SECONDS)
-        return keyed(section, all_reduce(outcomes[0].output, f"{label} through PyTorch"), name)
+        return bench.stage.run_together(commands, DEADLINE_SECONDS)[0].output
 
-    return Contender(label, [(section, name(size)) for size in sizes], run)
+    return Contender(label, [(section, name(size)) for size in sizes],
+                     lambda: answers(section, f"{label} through PyTorch", name, start))

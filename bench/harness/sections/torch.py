@@ -1,13 +1,12 @@
 """One host, through PyTorch, against gloo."""
 
 from ..cases import BEELINE, GLOO, TORCH, TORCH_SIZES, all_reduce_name
-from ..stage import Failure
 from . import all_reduce
 
 
 def run(bench):
     if bench.torch_python is None:
-        raise Failure("it takes PyTorch")
+        return  # why, has been said
     place = bench.host()
     sizes = bench.settings.sizes(TORCH_SIZES)
     name = lambda size: all_reduce_name(2, size)  # noqa: E731
