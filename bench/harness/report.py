@@ -80,7 +80,7 @@ FIRST_QUESTIONS = [
 WHERE = {HOST: "one host, C++", TORCH: "one host, PyTorch", WIRE: "wire", LOSS: "wire", CPU: "wire, CPU time"}
 
 
-def summary(results):
+def summary(results, environment, options):
     """The table of README.md."""
     rows = []
     for section, name, rival in FIRST_QUESTIONS:
@@ -89,7 +89,10 @@ def summary(results):
         if best and case.spread(BEELINE):
             rows.append([f"{WHERE[section]}: {name}", case.unit, spread_text(case.spread(BEELINE)), best,
                          spread_text(case.spread(best)), spread_text(Spread.of(case.advantages(BEELINE, best)), "x")])
-    return table(["", "unit", "Beeline", "beside", "its", "Beeline is better by"], rows) if rows else "Nothing was measured."
+    if not rows:
+        return "Nothing was measured."
+    return (f"{machine.in_one_line(environment)}{remarks(options, environment)}; median [least-most] of {options['rounds']} "
+            f"rounds.\n\n{table(['', 'unit', 'Beeline', 'beside', 'its', 'Beeline is better by'], rows)}")
 
 
 def remarks(options, environment):

@@ -76,7 +76,9 @@ class Process:
             ended, _, _ = select.select([self.descriptor], [], [], max(0, self.deadline - time.monotonic()))
             if not ended:
                 self.end()
-                raise Failure(f"{program_of(self.words)} was not done after {self.deadline_seconds:.0f} s")
+                failure = Failure(f"{program_of(self.words)} was not done after {self.deadline_seconds:.0f} s")
+                failure.output = self.outcome.output
+                raise failure
             self.reap()
         return self.outcome
 
