@@ -43,7 +43,7 @@ class WriteRun:
 
     def packets(self, end):
         """How many there were: some are sent twice."""
-        counted = self.profile(end).calls(steps.BUILD if end == steps.SENDER else steps.TAKE)
+        counted = self.profile(end).calls(steps.BUILD if end == steps.SENDER else steps.HANDLE)
         return counted or self.messages * packets(self.size)
 
     @property
