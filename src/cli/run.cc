@@ -138,7 +138,7 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
       "\n"
       "The exit status is the program's, 128 + N when signal N ended it, 127 when there is no such program,\n"
       "126 when it cannot be executed. Signals are passed on. BEELINE_PROVIDER=soft hides the machine's own\n"
-      "RDMA devices.\n"
+      "RDMA devices. BEELINE_LOG=debug says why the card refused a call.\n"
       "\n"
       "Examples:\n"
       "  beeline run -- ibv_devinfo -v\n"

@@ -1,0 +1,1 @@
+"""What bench/compare and bench/profile are made of."""
