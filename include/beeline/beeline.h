@@ -135,8 +135,9 @@ BEELINE_API beeline_status beeline_barrier(beeline_comm* comm, beeline_work** wo
 BEELINE_API beeline_status beeline_work_test(beeline_work* work, int* done);
 /* timeout_seconds <= 0: as long as the operation may take. BEELINE_TIMED_OUT leaves the work running. */
 BEELINE_API beeline_status beeline_work_wait(beeline_work* work, double timeout_seconds);
-/* Calls `done` exactly once when the work is complete, from the progress thread (or at once,
- * if it already is). `message` is the error's text, or "" on success; it must not block. One per work. */
+/* Calls `done` exactly once when the work is complete: from a thread that waits for any work of the
+ * communicator, or that makes a blocking call on it, from the progress thread, or at once if the work is
+ * complete already. `message` is the error's text, or "" on success; it must not block. One per work. */
 typedef void (*beeline_done_fn)(void* user, beeline_status status, const char* message);
 BEELINE_API beeline_status beeline_work_on_done(beeline_work* work, beeline_done_fn done, void* user);
 /* Frees the handle, not the operation, which runs on. NULL is fine. */

@@ -54,6 +54,14 @@ void Completer::push(c10::intrusive_ptr<WorkBeeline> work) {
   queue_->room.notify_one();
 }
 
+void Completer::settle() {
+  {
+    const std::lock_guard lock(queue_->mutex);
+    --queue_->expected;
+  }
+  queue_->room.notify_one();
+}
+
 void Completer::stop() {
   if (!thread_.joinable()) {
     return;

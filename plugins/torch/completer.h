@@ -22,10 +22,12 @@ class Completer {
   // Waits while very many works are under way: the library refuses calls beyond some number,
   // PyTorch's users expect to be slowed down instead.
   void await_room();
-  // A work has begun: it will be pushed when its last call is done.
+  // A work has begun: it will be pushed, or settled, when its last call is done.
   void expect();
-  // From any thread, once for each expect(); never waits for a work to end.
+  // From any thread, at most once for each expect(); never waits for a work to end.
   void push(c10::intrusive_ptr<WorkBeeline> work);
+  // Instead of push(): whoever calls it completes the work.
+  void settle();
   // Whether works have begun that are not pushed yet.
   bool expecting() const;
   // Ends every work pushed so far, then the thread. The caller does not hold the GIL.

@@ -18,6 +18,20 @@ using std::chrono::steady_clock;
 
 std::optional<std::vector<at::Tensor>> profiled(const Request& request) { return request.sources(); }
 
+// What this thread is in wait() for. It completes that itself, whoever else is told.
+thread_local const WorkBeeline* waited_for = nullptr;
+
+class WaitingFor {
+ public:
+  explicit WaitingFor(const WorkBeeline* work) : before_(std::exchange(waited_for, work)) {}
+  ~WaitingFor() { waited_for = before_; }
+  WaitingFor(const WaitingFor&) = delete;
+  WaitingFor& operator=(const WaitingFor&) = delete;
+
+ private:
+  const WorkBeeline* const before_;
+};
+
 std::string title(const Request& request) { return std::string("beeline:") + request.name(); }
 
 }  // namespace
@@ -64,7 +78,10 @@ std::size_t WorkBeeline::start(const c10::intrusive_ptr<WorkBeeline>& self, beel
     }
   }
   const std::size_t taken = self->handles_.size();
-  finished_one(self);
+  if (self->is_last_to_finish()) {  // all done already: nobody knows of this work yet, so end it here
+    self->completer_.settle();
+    self->complete();
+  }
   return taken;
 }
 
@@ -76,16 +93,24 @@ void WorkBeeline::on_done(void* user, beeline_status status, const char* message
   finished_one(std::move(self));
 }
 
+bool WorkBeeline::is_last_to_finish() {
+  const std::lock_guard lock(mutex_);
+  return --unfinished_ == 0;
+}
+
 void WorkBeeline::finished_one(c10::intrusive_ptr<WorkBeeline> self) {
-  {
-    const std::lock_guard lock(self->mutex_);
-    if (--self->unfinished_ > 0) {
-      return;
-    }
+  if (!self->is_last_to_finish()) {
+    return;
+  }
+  Completer& completer = self->completer_;
+  // The library calls back on a thread that waits. If that is ours, no other thread need be woken; and it
+  // holds a reference, so that this one is not the last to a tensor.
+  if (waited_for == self.get()) {
+    completer.settle();
+    return;
   }
   // Also when a waiter has already completed it: the completer then only drops the
   // reference, which may be the last to a tensor and so need the GIL.
-  Completer& completer = self->completer_;
   completer.push(std::move(self));
 }
 
@@ -135,6 +160,7 @@ void WorkBeeline::complete() {
 
 void WorkBeeline::wait_for_calls(std::chrono::milliseconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
+  const WaitingFor scope(this);
   for (beeline_work* handle : handles_) {
     double limit_s = 0;
     if (timeout > kNoTimeout) {

@@ -17,7 +17,7 @@ class Completer;
 
 // Complete once every call of the request is done and its results lie in the caller's
 // tensors; the future completes right after. Whoever gets there first brings that about:
-// a thread in wait(), or the completer.
+// a thread in wait(), the completer, or start() itself.
 class WorkBeeline : public c10d::Work {
  public:
   // For messages: `first_call`, the number that the library gives to the first of the request's calls, and
@@ -48,7 +48,9 @@ class WorkBeeline : public c10d::Work {
   bool claim();
   std::exception_ptr outcome();
   std::string describe() const;
-  // One call less to wait for; the last one hands the work to the completer.
+  // One call less to wait for: was it the last?
+  bool is_last_to_finish();
+  // The same; the last one hands the work to the completer, unless this thread waits for it.
   static void finished_one(c10::intrusive_ptr<WorkBeeline> self);
 
   const Request request_;

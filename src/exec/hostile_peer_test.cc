@@ -236,13 +236,6 @@ const Attack attacks_on_small_calls[] = {
        v.send_parcel(message);
      },
      "makes no sense"},
-    {"bytes beyond the fingerprint",
-     [](Villain& v) {
-       Message message = v.parcel();
-       message.ticket = 1;
-       v.send_parcel(message);
-     },
-     "makes no sense"},
     {"a large call's announcement", [](Villain& v) { v.say({.kind = MessageKind::call, .call = v.call()}); },
      "rank 1 called all_reduce(sum, float32, 4096 elements)"},
     {"an announcement of the same call",

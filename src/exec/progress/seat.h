@@ -20,7 +20,7 @@ class Driver {
   // Only in the seat. Returns when the work is done, the deadline has passed, or the
   // communicator is to end (then its own thread ends the work).
   virtual void drive_for(const WorkState& work, TimePoint deadline) = 0;
-  // Only after having left the seat: calls that are still under way have somebody to drive them.
+  // Before leaving the seat: wakes the progress thread if calls are still under way.
   virtual void hand_over() = 0;
 };
 

@@ -82,7 +82,10 @@ void Progress::nap() {
       monotonic_now().ns - last_submit_ns_.load(std::memory_order_relaxed) < tick_for.count() && !failed_;
   pollfd descriptors[] = {{bell_.descriptor(), POLLIN, 0},
                           {failed_ ? -1 : control_.wait_descriptor(), POLLIN, 0}};
-  const timespec one_tick{.tv_sec = 0, .tv_nsec = tick.count()}, long_nap{.tv_sec = 1, .tv_nsec = 0};
+  const timespec one_tick{.tv_sec = 0, .tv_nsec = tick.count()};
+  // While others drive the nap is shorter, in case the last of them gets up just now.
+  const timespec long_nap = inbox_.pending() == 0 ? timespec{.tv_sec = 1, .tv_nsec = 0}
+                                                  : timespec{.tv_sec = 0, .tv_nsec = 10'000'000};
   thread_naps_ = !ticks;
   if (!is_needed() && !inbox_.stop_requested())
     ::ppoll(descriptors, std::size(descriptors), ticks ? &one_tick : &long_nap, nullptr);

@@ -23,34 +23,35 @@ TimePoint deadline_after(Duration timeout) {
 }  // namespace
 
 Result<void> WorkState::wait(Duration timeout) {
-  if (!done()) {
-    seat_->begins_to_wait();
-    drive_or_sleep(deadline_after(timeout));
-    seat_->ends_to_wait();
-  }
+  if (!done()) drive_or_sleep(deadline_after(timeout));
   if (!done()) return fail(Errc::timed_out, "the call is still running");
   return outcome_;
 }
 
 void WorkState::drive_or_sleep(TimePoint deadline) {
-  for (int tried = 0; !done(); ++tried) {
+  do {
+    seat_->begins_to_wait();
+    const bool sat = sit_and_drive(deadline);
+    if (!sat) seat_->ends_to_wait();  // the progress thread may drive for us
+    if (!sat && !done()) sleep(std::min(deadline, monotonic_now() + longest_sleep));
+  } while (!done() && monotonic_now() < deadline);
+}
+
+// Ends to wait before handing over: else the progress thread could find that it is not needed.
+bool WorkState::sit_and_drive(TimePoint deadline) {
+  for (int tried = 0; tried < tries && !done(); ++tried) {
     if (seat_->try_take()) {
       Driver* const driver = seat_->driver;
       if (driver != nullptr) driver->drive_for(*this, deadline);
-      if (driver != nullptr && done()) driver->hand_over();
+      seat_->ends_to_wait();
+      if (driver != nullptr) driver->hand_over();
       seat_->leave();
-      if (done() || monotonic_now() >= deadline) return;
+      return true;
     }
     seat_->ring_thread();
-    if (tried < tries) {
-      std::this_thread::yield();
-      continue;
-    }
-    seat_->ends_to_wait();  // the progress thread may drive for us
-    sleep(std::min(deadline, monotonic_now() + longest_sleep));
-    seat_->begins_to_wait();
-    if (monotonic_now() >= deadline) return;
+    std::this_thread::yield();
   }
+  return false;
 }
 
 void WorkState::sleep(TimePoint deadline) {

@@ -31,6 +31,7 @@ class WorkState final : public Work {
  private:
   enum Flag : unsigned { is_done = 1, has_sleeper = 2, has_callback = 4 };
   void drive_or_sleep(TimePoint deadline);
+  bool sit_and_drive(TimePoint deadline);
   void sleep(TimePoint deadline);
 
   const std::shared_ptr<Seat> seat_;

@@ -12,16 +12,16 @@ inline void write_header(std::byte* slot, const MessageBuffer& header) {
   std::memcpy(slot, header.data(), message_bytes);
 }
 
-// Has whoever sent it made the same call as we? All of it is compared.
+// Has whoever sent it made the same call as we? The fingerprint is in the first half; of the rest a parcel
+// has no use. GCC and clang make two comparisons of 16 bytes of it.
 inline bool same_header(const std::byte* theirs, const MessageBuffer& ours) {
-  std::uint64_t difference = 0;
-  for (std::size_t i = 0; i < message_bytes; i += sizeof difference) {
-    std::uint64_t a = 0, b = 0;
-    std::memcpy(&a, theirs + i, sizeof a);
-    std::memcpy(&b, ours.data() + i, sizeof b);
-    difference |= a ^ b;
-  }
-  return difference == 0;
+  using Half = std::uint64_t [[gnu::vector_size(16)]];
+  Half a[2], b[2];
+  static_assert(sizeof a == fingerprint_end);
+  std::memcpy(a, theirs, sizeof a);
+  std::memcpy(b, ours.data(), sizeof b);
+  const Half difference = (a[0] ^ b[0]) | (a[1] ^ b[1]);
+  return (difference[0] | difference[1]) == 0;
 }
 
 }  // namespace beeline::exec
