@@ -358,6 +358,9 @@ int Host::get_event(File& file, Bytes in, std::uint16_t out_bytes) {
   if (!event) return -EAGAIN;
   if (const auto owner = identifiers_.find(event->counted_on); owner != identifiers_.end())
     ++owner->second->events_reported;
+  if (event->response.event == static_cast<std::uint32_t>(EventType::connect_request))
+    if (const auto asked = identifiers_.find(event->response.id); asked != identifiers_.end())
+      manager_.note_seen(asked->second->connection.value_or(proto::cm::CommId{}));
   return answer(body.response, out_bytes, event->response, needed);
 }
 

@@ -262,6 +262,26 @@ TEST_F(HostTest, RefusalsArrive) {
   EXPECT_EQ(client.expect(EventType::rejected).status, 28u);
 }
 
+// As in the kernel, the backlog is of requests that the program has not fetched; it may think about many.
+TEST_F(HostTest, WhoThinksAboutARequestCanBeAskedByOthers) {
+  Channel server(*host_), client(*host_);
+  std::uint32_t listener = 0;
+  const std::uint16_t port = listening(server, listener);
+  constexpr std::uint32_t more_than_the_backlog = 6;
+  for (std::uint32_t i = 0; i < more_than_the_backlog; ++i) {
+    const std::uint32_t id = client.create();
+    ASSERT_EQ(client.resolve(id, port), 0);
+    client.expect(EventType::address_resolved);
+    ASSERT_EQ(client.run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{id, 1000}), 0);
+    client.expect(EventType::route_resolved);
+    rdma_ucm_connect connect{};
+    connect.id = id;
+    connect.conn_param = parameters(0x42 + i, "");
+    ASSERT_EQ(client.run(RDMA_USER_CM_CMD_CONNECT, connect), 0);
+    server.expect(EventType::connect_request);
+  }
+}
+
 // A server may end with its connections open, and its peer waits for a word: perftest's ib_atomic_lat -R is
 // so.
 TEST_F(HostTest, AProcessThatEndsDisconnects) {

@@ -152,7 +152,8 @@ Manager::Verdict Manager::take_request(TimePoint now, const IpAddress& local, co
   connection.remote_id = req.local_id;
   connection.transaction = mad.transaction;
   connection.service_id = req.service_id;
-  connection.timeout_exponent = req.local_response_timeout;
+  // No longer than we wait ourselves: a stranger cannot have us repeat ourselves for hours.
+  connection.timeout_exponent = std::min(req.local_response_timeout, response_timeout);
   if (!claim_queue_pair(connection, req.local_guid, req.local_qpn)) {
     erase(connection);
     return refuse(local, remote, mad, RejectReason::stale_connection);
@@ -252,7 +253,10 @@ Manager::Verdict Manager::take_for_connection(TimePoint now, const IpAddress& lo
                              std::holds_alternative<wire::cm::Mra>(mad.message);
   const bool names_us = connection->remote_id == CommId{} || ids.local == connection->remote_id ||
                         (may_have_none && ids.local == CommId{});
-  if (connection->remote != remote || connection->local != local || !names_us) {
+  // And a DREQ names our queue pair, too: one number more for a stranger to guess.
+  const auto* dreq = std::get_if<wire::cm::Dreq>(&mad.message);
+  const bool names_queue_pair = dreq == nullptr || dreq->remote_qpn == connection->local_qpn;
+  if (connection->remote != remote || connection->local != local || !names_us || !names_queue_pair) {
     ++counters_.not_from_peer;
     return {};
   }
@@ -312,6 +316,7 @@ void Manager::act(TimePoint now, Connection& connection, Action action, const Ma
       return take_reject(now, connection, mad);
     case Action::become_ready: {
       connection.state = State::established;
+      connection.proven = true;
       set_deadline(connection, TimePoint::never());
       Event event{.kind = EventKind::established};
       copy_data(event, std::get<wire::cm::Rtu>(mad.message).private_data);
