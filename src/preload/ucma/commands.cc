@@ -186,6 +186,7 @@ proto::cm::ConnectRequest Host::request_of(const Identifier& identifier) const {
   request.path_mtu =
       mtu_enum(card_.devices()[static_cast<std::size_t>(identifier.place->device)].active_mtu_bytes);
   request.traffic_class = identifier.type_of_service;
+  if (identifier.offer == proto::cm::Offer::unreliable) request.transport = wire::cm::Transport::uc;
   if (identifier.ack_timeout != 0) request.life_time = static_cast<std::uint8_t>(identifier.ack_timeout - 1);
   return request;
 }
@@ -239,7 +240,8 @@ int Host::listen(File& file, Bytes in, std::uint16_t) {
   const std::uint32_t backlog = body.backlog > 0 && body.backlog < max_backlog ? body.backlog : max_backlog;
   const auto listener = manager_.listen(
       identifier->service_id(identifier->source.port),
-      identifier->source.is_wildcard() ? std::nullopt : std::optional(identifier->source.address), backlog);
+      identifier->source.is_wildcard() ? std::nullopt : std::optional(identifier->source.address), backlog,
+      identifier->offer);
   if (!listener) return -EADDRINUSE;
   if (!identifier->reservation->serve()) {
     manager_.unlisten(*listener);

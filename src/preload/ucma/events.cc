@@ -78,6 +78,7 @@ void Host::take_request(const Event& event) {
   if (other_family) return manager_.forget(card_.now(), event.connection);
   Identifier& identifier = make(*listener.file);
   identifier.space = listener.space;
+  identifier.offer = listener.offer;
   identifier.passive = true;
   identifier.stage = Stage::connecting;
   identifier.owner = listener.number;

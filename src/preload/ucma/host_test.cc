@@ -42,11 +42,13 @@ class Channel {
     std::memcpy(bytes.data() + sizeof header, &body, in_bytes);
     return host_.execute(file_, bytes);
   }
-  std::uint32_t create(std::uint16_t space = RDMA_PS_TCP, std::uint64_t uid = 77) {
+  std::uint32_t create(std::uint16_t space = RDMA_PS_TCP, std::uint64_t uid = 77,
+                       std::uint8_t qp_type = IBV_QPT_RC) {
     rdma_ucm_create_id_resp response{};
     rdma_ucm_create_id body{};
     body.uid = uid;
     body.ps = space;
+    body.qp_type = qp_type;
     body.response = reinterpret_cast<std::uintptr_t>(&response);
     EXPECT_EQ(run(RDMA_USER_CM_CMD_CREATE_ID, body, sizeof response), 0);
     return response.id;
@@ -340,6 +342,39 @@ TEST_F(HostTest, DatagramServicesAreResolved) {
   EXPECT_EQ(established.param.ud.qp_num, 0x43u);
   EXPECT_EQ(established.param.ud.qkey, 0x01234567u);
   EXPECT_EQ(established.param.ud.ah_attr.is_global, 1);
+}
+
+TEST_F(HostTest, UnreliableConnectionsAreMadeInTheirPortSpace) {
+  Channel server(*host_), client(*host_);
+  const std::uint32_t listener = server.create(RDMA_PS_IB, 100, IBV_QPT_UC);
+  std::uint16_t port = some_port();
+  while (server.bind(listener, port) == -EADDRINUSE) port = some_port();
+  ASSERT_EQ(server.listen(listener), 0);
+  const std::uint32_t id = client.create(RDMA_PS_IB, 200, IBV_QPT_UC);
+  ASSERT_EQ(client.resolve(id, port), 0);
+  client.expect(EventType::address_resolved);
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{id, 1000}), 0);
+  client.expect(EventType::route_resolved);
+  rdma_ucm_connect connect{};
+  connect.id = id;
+  connect.conn_param = parameters(0x42, "");
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_CONNECT, connect), 0);
+  rdma_ucm_accept accept{};
+  accept.uid = 300;
+  accept.id = server.expect(EventType::connect_request).id;
+  accept.conn_param = parameters(0x43, "");
+  ASSERT_EQ(server.run(RDMA_USER_CM_CMD_ACCEPT, accept), 0);
+  client.expect(EventType::connect_response);
+  for (const auto& attributes :
+       {client.attributes(id, IBV_QPS_RTR), server.attributes(accept.id, IBV_QPS_RTR)}) {
+    ASSERT_TRUE(attributes);
+    EXPECT_EQ(attributes->qp_attr_mask & (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), 0u)
+        << "of reliable connections";
+  }
+  rdma_ucm_create_id body{};
+  body.ps = RDMA_PS_IB;
+  body.qp_type = IBV_QPT_RAW_PACKET;
+  EXPECT_EQ(client.run(RDMA_USER_CM_CMD_CREATE_ID, body, sizeof(rdma_ucm_create_id_resp)), -EINVAL);
 }
 
 TEST_F(HostTest, PortsAreExclusive) {

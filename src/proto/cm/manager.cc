@@ -68,12 +68,12 @@ Manager::Manager(std::uint8_t slot, std::function<std::uint64_t()> random, const
                     Duration{1s} / std::max(1u, limits.repeats_per_second)) {}
 
 Result<ListenerId> Manager::listen(std::uint64_t service_id, std::optional<IpAddress> local,
-                                   std::uint32_t backlog) {
+                                   std::uint32_t backlog, Offer offer) {
   for (const auto& [id, other] : listeners_)
     if (other.service_id == service_id && (!other.local || !local || *other.local == *local))
       return fail(Errc::in_use, "somebody listens for service {:#x} there already", service_id);
   const ListenerId id{next_listener_++};
-  listeners_[id] = {service_id, local, std::max(1u, backlog), 0};
+  listeners_[id] = {service_id, local, std::max(1u, backlog), 0, offer};
   return id;
 }
 

@@ -28,6 +28,9 @@ using wire::cm::RejectReason;
 using wire::cm::SidrStatus;
 using ListenerId = Id<struct ListenerIdTag>;
 
+// What a listener is there for: connections of one transport (by REQ), or datagrams (by SIDR_REQ).
+enum class Offer : std::uint8_t { reliable, unreliable, datagrams };
+
 // What the user's side of a connection is, for REQ and REP.
 struct LocalEnd {
   std::uint64_t guid = 0;
@@ -125,7 +128,8 @@ class Manager {
 
   // --- the user ---
   // No address: all of them.
-  Result<ListenerId> listen(std::uint64_t service_id, std::optional<IpAddress> local, std::uint32_t backlog);
+  Result<ListenerId> listen(std::uint64_t service_id, std::optional<IpAddress> local, std::uint32_t backlog,
+                            Offer offer = Offer::reliable);
   void unlisten(ListenerId listener);
 
   // Private data longer than the message takes is an error; so is any call in a state that does not
@@ -166,6 +170,7 @@ class Manager {
     std::uint64_t service_id = 0;
     std::optional<IpAddress> local;
     std::uint32_t backlog = 0, waiting = 0;
+    Offer offer{};
   };
   // Names a REQ, or a SIDR_REQ, of a peer, however often it comes.
   struct RequestKey {

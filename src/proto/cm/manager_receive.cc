@@ -77,6 +77,13 @@ bool names_its_own_addresses(const wire::cm::Req& req, const IpAddress& local, c
   return req.primary.local == remote && req.primary.remote == local;
 }
 
+// A program that listens for one thing does not know how to answer another.
+std::optional<Offer> offer_for(wire::cm::Transport transport) {
+  if (transport == wire::cm::Transport::rc) return Offer::reliable;
+  if (transport == wire::cm::Transport::uc) return Offer::unreliable;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Manager::Verdict Manager::handle_mad(TimePoint now, const IpAddress& local, const IpAddress& remote,
@@ -136,7 +143,7 @@ Manager::Verdict Manager::take_request(TimePoint now, const IpAddress& local, co
     return {};
   }
   if (listener == nullptr) return refuse(local, remote, mad, RejectReason::invalid_service_id);
-  if (req.transport != wire::cm::Transport::rc && req.transport != wire::cm::Transport::uc)
+  if (offer_for(req.transport) != listener->offer)
     return refuse(local, remote, mad, RejectReason::invalid_transport);
   const auto ip = wire::cm::parse_ip_header(req.private_data);
   if (!ip || !names_its_own_addresses(req, local, remote) || req.path_mtu < mtu_min || req.path_mtu > mtu_max)
@@ -206,7 +213,7 @@ Manager::Verdict Manager::take_sidr_request(TimePoint now, const IpAddress& loca
     return {};
   }
   const auto ip = wire::cm::parse_ip_header(req.private_data);
-  if (listener == nullptr || !ip) {
+  if (listener == nullptr || listener->offer != Offer::datagrams || !ip) {
     wire::cm::SidrRep rep;
     rep.request_id = req.request_id;
     rep.status = SidrStatus::unsupported;

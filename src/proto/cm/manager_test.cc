@@ -253,7 +253,7 @@ TEST(Manager, DisconnectingWhatThePeerHasForgottenEndsAtOnce) {
 TEST(Manager, ResolvesServices) {
   Pair pair(1);
   const std::uint64_t udp = wire::cm::service_id(wire::cm::PortSpace::udp, 7174);
-  ASSERT_TRUE(pair.b->listen(udp, std::nullopt, 8));
+  ASSERT_TRUE(pair.b->listen(udp, std::nullopt, 8, Offer::datagrams));
   ConnectRequest request = pair.request();
   request.service_id = udp;
   ASSERT_TRUE(pair.a->resolve_service(pair.now, request, text("who")));
@@ -298,6 +298,29 @@ TEST(Manager, EverythingIsBounded) {
     ASSERT_TRUE(pair.a->connect(pair.now, request, {}));
   }
   EXPECT_EQ(pair.a->connect(pair.now, pair.request(), {}).error().code, Errc::resource_exhausted);
+}
+
+// A program that expects one would not know what to do with another.
+TEST(Manager, AListenerIsAskedForWhatItOffers) {
+  for (const Offer offer : {Offer::unreliable, Offer::datagrams}) {
+    Pair pair(1);
+    ASSERT_TRUE(pair.b->listen(test::service, std::nullopt, 8, offer));
+    ASSERT_TRUE(pair.a->connect(pair.now, pair.request(), {}));
+    pair.run(1ms);
+    EXPECT_EQ(take(*pair.a, EventKind::rejected).reason, RejectReason::invalid_transport);
+    EXPECT_FALSE(pair.b->poll_event());
+  }
+  Pair pair(1);
+  ASSERT_TRUE(pair.b->listen(test::service, std::nullopt, 8));
+  ASSERT_TRUE(pair.a->resolve_service(pair.now, pair.request(), {}));
+  pair.run(1ms);
+  EXPECT_EQ(take(*pair.a, EventKind::sidr_response).sidr_status, SidrStatus::unsupported);
+  ConnectRequest request = pair.request();
+  request.transport = wire::cm::Transport::uc;
+  ASSERT_TRUE(pair.a->connect(pair.now, request, {}));
+  pair.run(1ms);
+  EXPECT_EQ(take(*pair.a, EventKind::rejected).reason, RejectReason::invalid_transport);
+  EXPECT_FALSE(pair.b->poll_event());
 }
 
 // A request of somebody who does not listen for the answer: a forged one.
