@@ -6,8 +6,10 @@
 #include <infiniband/verbs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -126,9 +128,10 @@ class HostTest : public testing::Test {
     card_ = make_card();
     host_ = std::make_unique<Host>(*card_);
   }
-  static std::unique_ptr<nic::Card> make_card() {
+  static std::unique_ptr<nic::Card> make_card(std::uint32_t longest_packet = UINT32_MAX) {
     auto interfaces = port::list_interfaces();
     EXPECT_TRUE(interfaces);
+    for (port::Interface& each : *interfaces) each.mtu = std::min(each.mtu, longest_packet);
     return std::move(*nic::Card::create({}, *port::make_udp_port(IcrcCheck::plain), *interfaces));
   }
   // A port that most likely nobody has.
@@ -282,6 +285,26 @@ TEST_F(HostTest, WhoThinksAboutARequestCanBeAskedByOthers) {
     ASSERT_EQ(client.run(RDMA_USER_CM_CMD_CONNECT, connect), 0);
     server.expect(EventType::connect_request);
   }
+}
+
+// What the peer would send could not arrive.
+TEST_F(HostTest, APathWithLongerPacketsThanOursIsRefused) {
+  const auto other_card = make_card(1500);
+  Host other(*other_card);
+  Channel server(other), client(*host_);
+  std::uint32_t listener = 0;
+  const std::uint16_t port = listening(server, listener);
+  const std::uint32_t id = client.create();
+  ASSERT_EQ(client.resolve(id, port), 0);
+  client.expect(EventType::address_resolved);
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{id, 1000}), 0);
+  client.expect(EventType::route_resolved);
+  rdma_ucm_connect connect{};
+  connect.id = id;
+  connect.conn_param = parameters(0x42, "");
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_CONNECT, connect), 0);
+  EXPECT_EQ(client.expect(EventType::rejected).status, 26u);
+  EXPECT_FALSE(server.event());
 }
 
 // A server may end with its connections open, and its peer waits for a word: perftest's ib_atomic_lat -R is
