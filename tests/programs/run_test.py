@@ -161,6 +161,22 @@ class Signals(Private):
         self.assertEqual(self.on_card("true").returncode, 0)
         self.assertEqual(trees(self.runtime), [])
 
+    def test_a_daemon_keeps_its_tree(self):
+        pid = Path(self.runtime, "pid")
+        done = self.on_card("sh", "-c", f"setsid sleep 600 >/dev/null 2>&1 & echo $! > {pid}")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        daemon = int(pid.read_text())
+        try:
+            for _ in range(2):  # the next run leaves it alone, too
+                self.assertEqual(len(trees(self.runtime)), 1)
+                self.assertEqual(self.on_card("true").returncode, 0)
+        finally:
+            os.kill(daemon, signal.SIGKILL)
+        end = time.monotonic() + 60
+        while trees(self.runtime) and time.monotonic() < end:
+            self.assertEqual(self.on_card("true").returncode, 0)
+        self.assertEqual(trees(self.runtime), [])
+
     def test_trees_of_others_are_left_alone(self):
         program = self.start("echo ready; exec sleep 600")
         alive = trees(self.runtime)
