@@ -54,20 +54,27 @@ std::string preload_list(const fs::path& library) {
   return fmt::format("{}:{}", library.string(), others);
 }
 
-// A directory that only this user can write to, else the one for everybody's temporary files.
-fs::path place_for_tree() {
+// A directory that only this user can write to.
+std::optional<fs::path> runtime_directory() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   struct stat status {};
   const bool usable = runtime != nullptr && *runtime == '/' && ::stat(runtime, &status) == 0 &&
                       S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() && ::access(runtime, W_OK) == 0;
-  return usable ? runtime : "/tmp";
+  if (!usable) return std::nullopt;
+  return runtime;
 }
 
+// There, else where everybody's temporary files are: a runtime directory may be full, they are small.
 Result<preload::Tree> make_tree(const Config& config) {
-  const fs::path where = place_for_tree();
-  preload::sweep_trees(where);
   BEELINE_TRY(const auto interfaces, port::list_interfaces());
-  return preload::Tree::make(nic::make_devices(interfaces), {where, "/", config.provider});
+  const auto devices = nic::make_devices(interfaces);
+  const auto make_in = [&](const fs::path& where) {
+    preload::sweep_trees(where);
+    return preload::Tree::make(devices, {where, "/", config.provider});
+  };
+  if (const auto own = runtime_directory())
+    if (auto tree = make_in(*own)) return tree;
+  return make_in("/tmp");
 }
 
 void check_program(const std::string& name) {
