@@ -12,15 +12,6 @@ namespace {
 
 constexpr auto patience = std::chrono::seconds(60);  // emulated machines are slow
 
-ibv_context* open_named(const std::string& name) {
-  ibv_device** list = ibv_get_device_list(nullptr);
-  ibv_context* context = nullptr;
-  for (ibv_device** each = list; each != nullptr && *each != nullptr; ++each)
-    if (context == nullptr && name == ibv_get_device_name(*each)) context = ibv_open_device(*each);
-  if (list != nullptr) ibv_free_device_list(list);
-  return context;
-}
-
 struct Step {
   ibv_qp_state to;
   int rc, uc, ud;  // attributes beside the state
@@ -50,6 +41,15 @@ unsigned rights_of(ibv_qp_type type) {
 Settings& settings() {
   static Settings all;
   return all;
+}
+
+Context open_named(const std::string& name) {
+  ibv_device** list = ibv_get_device_list(nullptr);
+  Context context;
+  for (ibv_device** each = list; each != nullptr && *each != nullptr; ++each)
+    if (context == nullptr && name == ibv_get_device_name(*each)) context.reset(ibv_open_device(*each));
+  if (list != nullptr) ibv_free_device_list(list);
+  return context;
 }
 
 int End::receive(std::uint64_t wr_id, std::size_t offset, std::size_t bytes) {
@@ -121,7 +121,7 @@ ibv_qp_state End::state() {
 }
 
 void Verbs::SetUp() {
-  context_.reset(open_named(settings().device));
+  context_ = open_named(settings().device);
   ASSERT_NE(context_, nullptr) << "no device " << settings().device;
   ASSERT_EQ(ibv_query_device(context_.get(), &attributes_), 0);
   ASSERT_EQ(ibv_query_port(context_.get(), 1, &port_), 0);

@@ -35,6 +35,8 @@ using SharedQueue = std::unique_ptr<ibv_srq, Destroyer<ibv_srq, ibv_destroy_srq>
 using QueuePair = std::unique_ptr<ibv_qp, Destroyer<ibv_qp, ibv_destroy_qp>>;
 using Address = std::unique_ptr<ibv_ah, Destroyer<ibv_ah, ibv_destroy_ah>>;
 
+Context open_named(const std::string& name);  // null if there is none
+
 constexpr std::uint32_t qkey = 0x1234567;
 constexpr std::size_t grh_bytes = 40;
 constexpr int every_right =

@@ -11,7 +11,7 @@ namespace {
 class Limits : public Verbs {
  protected:
   void SetUp() override {
-    Verbs::SetUp();
+    ASSERT_NO_FATAL_FAILURE(Verbs::SetUp());
     pd_.reset(ibv_alloc_pd(context_.get()));
     cq_.reset(ibv_create_cq(context_.get(), 16, nullptr, nullptr, 0));
     ASSERT_NE(pd_, nullptr);
@@ -44,9 +44,7 @@ class Limits : public Verbs {
 TEST_F(Limits, OfAQueuePair) {
   const auto depth = static_cast<std::uint32_t>(attributes_.max_qp_wr);
   const auto pieces = static_cast<std::uint32_t>(attributes_.max_sge);
-  EXPECT_EQ(queue_pair({depth, 1, 1, 1, 0}), 0);
   EXPECT_EQ(queue_pair({depth + 1, 1, 1, 1, 0}), EINVAL);
-  EXPECT_EQ(queue_pair({1, depth, 1, 1, 0}), 0);
   EXPECT_EQ(queue_pair({1, depth + 1, 1, 1, 0}), EINVAL);
   EXPECT_EQ(queue_pair({1, 1, pieces, 1, 0}), 0);
   EXPECT_EQ(queue_pair({1, 1, pieces + 1, 1, 0}), EINVAL);
@@ -106,6 +104,12 @@ class CardLimits : public Limits {
     EXPECT_NE(make(), nullptr) << "room for one again";
   }
 };
+
+// A kernel's device may lack the memory for it.
+TEST_F(CardLimits, TheDeepestQueues) {
+  const auto depth = static_cast<std::uint32_t>(attributes_.max_qp_wr);
+  EXPECT_EQ(queue_pair({depth, depth, 1, 1, 0}), 0);
+}
 
 TEST_F(CardLimits, HowManyDomains) {
   const int others = 1;  // the fixture's

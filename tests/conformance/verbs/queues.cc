@@ -122,6 +122,7 @@ TEST_F(Queues, ExtendedQueuePairsPostWholeListsOrNone) {
   ibv_wr_rdma_write(qp, b.mr->rkey, b.address(100));
   ibv_wr_set_sge(qp, a.mr->lkey, a.address(100), 50);
   qp->wr_id = 3;
+  qp->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;  // librxe wants to be told
   ibv_wr_rdma_write_imm(qp, b.mr->rkey, b.address(200), htonl(5));
   ibv_wr_set_inline_data(qp, a.buffer.data() + 200, 20);
   ASSERT_EQ(ibv_wr_complete(qp), 0);

@@ -245,7 +245,7 @@ const Unoffered verbs[] = {
 class CardRefusals : public Verbs {
  protected:
   void SetUp() override {
-    Verbs::SetUp();
+    ASSERT_NO_FATAL_FAILURE(Verbs::SetUp());
     EndOptions options;
     options.shared_queue = true;
     pair_of(IBV_QPT_RC, options);
