@@ -38,7 +38,7 @@ constexpr int bad_use = 2, not_executable = 126, not_found = 127;
 fs::path preload_library() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path library = program.parent_path().parent_path() / "lib/libbeeline-preload.so";
+  fs::path library = program.parent_path().parent_path() / "lib/libbeeline-preload.so";
   if (!fs::exists(library, error))
     refuse(bad_use, fmt::format("{} is missing: build or install it again", library.string()));
   if (library.string().find_first_of(" :") != std::string::npos)
@@ -79,7 +79,7 @@ Result<preload::Tree> make_tree(const Config& config) {
 // Whoever asks for counters learns before the program runs that there will be none.
 fs::path counters_path(const std::string& name) {
   std::error_code ignored;
-  const fs::path path = fs::absolute(name, ignored);
+  fs::path path = fs::absolute(name, ignored);
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file) refuse(bad_use, fmt::format("--counters {}: {}", path.string(), std::strerror(errno)));
   return path;

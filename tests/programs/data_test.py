@@ -137,6 +137,16 @@ class Counters(unittest.TestCase):
         done = self.run_counted("sh", "-c", "ibv_devices >&2; exit 7")
         self.assertEqual((done.returncode, len(self.lines())), (7, 1))
 
+    def test_an_exit_in_the_middle_of_the_cards_work_is_no_hang(self):
+        """The card's lock is then held for good: there are the counters, or one sentence that there are none."""
+        program = self.directory / "leaves"
+        source = Path(__file__).with_name("leaves_in_handler.c")
+        subprocess.run(["cc", "-D_GNU_SOURCE", source, "-o", program, "-libverbs"], check=True)
+        done = self.run_counted(program)
+        self.assertEqual(done.returncode, 0, done)
+        told = re.fullmatch(r"beeline\[\d+\] warning: BEELINE_COUNTERS: .* nothing written\n", done.stderr)
+        self.assertEqual((bool(told), len(self.lines())), (True, 0) if done.stderr else (False, 1))
+
     def test_a_file_that_cannot_be_written_is_refused_before_the_program_runs(self):
         self.file = self.directory / "none/counters.json"
         done = self.run_counted("echo", "ran")

@@ -124,8 +124,9 @@ TEST_F(CardLimits, HowManyCompletionQueues) {
 
 TEST_F(CardLimits, HowManyRegions) {
   std::byte memory[8]{};
+  constexpr int access = IBV_ACCESS_LOCAL_WRITE;
   fill<Region>(attributes_.max_mr, ENOMEM,
-               [&] { return Region(ibv_reg_mr(pd_.get(), memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE)); });
+               [&] { return Region(ibv_reg_mr(pd_.get(), memory, sizeof memory, access)); });
 }
 
 TEST_F(CardLimits, HowManyAddressHandles) {
