@@ -46,6 +46,12 @@ class Completeness(unittest.TestCase):
         never_reached = {"ibv_close_xrcd", "ibv_query_device_ex"}
         self.assertEqual(sorted(inline - self.called - never_reached), [])
 
+    def test_every_limit_that_a_device_advertises(self):
+        members = re.search(r"struct ibv_device_attr\s*\{([^}]*)\}", header()).group(1)
+        limits = set(re.findall(r"\bmax_\w+", members))
+        self.assertGreater(len(limits), 25)
+        self.assertEqual(sorted(limits - set(re.findall(r"\bmax_\w+", (VERBS / "limits.cc").read_text()))), [])
+
     def test_what_the_preload_library_leaves_to_real_devices(self):
         sources = "".join(path.read_text() for path in (ROOT / "src/preload/verbs").glob("*.cc"))
         refused = set(re.findall(r"only_real<&Real::(ibv_\w+)", sources))

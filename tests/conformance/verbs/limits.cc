@@ -1,6 +1,7 @@
 // Limits advertised are limits enforced: what ibv_query_device and ibv_query_port say is possible is, and one
 // more is not. How many of each kind a process may have is asked of the card only: on a kernel's device that
 // takes long, and others' objects count, too.
+#include <algorithm>
 #include <cerrno>
 
 #include "kit.h"
@@ -185,21 +186,63 @@ TEST_F(CardLimits, ReadsAndAtomicsOutstanding) {
   }
 }
 
-// The send queue holds what was asked for, and says ENOMEM to one more (ibv_post_send(3)).
+// What waits in a queue: as many as it was made for, then ENOMEM (ibv_post_recv(3)).
 TEST_F(CardLimits, RequestsInAQueue) {
   EndOptions options;
   options.cap = {3, 5, 1, 1, 0};
-  a = make_end(options);
+  pair_of(IBV_QPT_RC, options);
   ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_INIT;
-  attr.port_num = 1;
-  ASSERT_EQ(
-      ibv_modify_qp(a.qp.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-      0);
   ibv_qp_init_attr init{};
   ASSERT_EQ(ibv_query_qp(a.qp.get(), &attr, IBV_QP_CAP, &init), 0);
   for (std::uint32_t i = 0; i < init.cap.max_recv_wr; ++i) ASSERT_EQ(a.receive(i, 0, 8), 0);
   EXPECT_EQ(a.receive(99, 0, 8), ENOMEM);
+  attr.qp_state = IBV_QPS_SQD;  // nothing is sent, so all of it waits
+  ASSERT_EQ(ibv_modify_qp(b.qp.get(), &attr, IBV_QP_STATE), 0);
+  for (std::uint32_t i = 0; i < init.cap.max_send_wr; ++i) ASSERT_EQ(b.send(IBV_WR_SEND, 0, 8), 0);
+  EXPECT_EQ(b.send(IBV_WR_SEND, 0, 8), ENOMEM);
+}
+
+TEST_F(CardLimits, PiecesOfARequest) {
+  const auto most = static_cast<std::uint32_t>(attributes_.max_sge_rd);
+  EndOptions options;
+  options.cap.max_send_sge = most;
+  pair_of(IBV_QPT_RC, options);
+  std::vector<ibv_sge> pieces;
+  for (std::uint32_t i = 0; i <= most; ++i) pieces.push_back(b.sge(i * 20, 10));
+  const auto read = [&](std::uint32_t count) {
+    return b.send(IBV_WR_RDMA_READ, 0, 0, [&](ibv_send_wr& wr) {
+      wr.sg_list = pieces.data();
+      wr.num_sge = static_cast<int>(count);
+      wr.wr.rdma.remote_addr = a.address();
+      wr.wr.rdma.rkey = a.mr->rkey;
+    });
+  };
+  EXPECT_EQ(read(most + 1), EINVAL);
+  ASSERT_EQ(read(most), 0);
+  EXPECT_EQ(b.next().status, IBV_WC_SUCCESS);
+  for (std::uint32_t i = 0; i < most; ++i) EXPECT_TRUE(same(a, i * 10, b, i * 20, 10)) << i;
+}
+
+TEST_F(CardLimits, MemoryIsLimitedByItsAddressesOnly) {
+  EXPECT_EQ(attributes_.max_mr_size, UINT64_MAX);
+  std::byte memory[8]{};
+  constexpr int access = IBV_ACCESS_LOCAL_WRITE;
+  errno = 0;
+  EXPECT_EQ(ibv_reg_mr(pd_.get(), memory, SIZE_MAX, access), nullptr)
+      << "around the end of the address space";
+  EXPECT_EQ(errno, EINVAL);
+}
+
+// Of what the card has none of, and of what follows from the rest.
+TEST_F(CardLimits, NoOtherNumbersArePromised) {
+  const ibv_device_attr& all = attributes_;
+  EXPECT_EQ(all.max_res_rd_atom,
+            std::min<std::int64_t>(INT32_MAX, std::int64_t{all.max_qp_rd_atom} * all.max_qp));
+  EXPECT_EQ(all.max_pkeys, port_.pkey_tbl_len);
+  for (const int none : {all.max_ee, all.max_ee_rd_atom, all.max_ee_init_rd_atom, all.max_rdd,
+                         all.max_raw_ipv6_qp, all.max_raw_ethy_qp, all.max_mcast_grp, all.max_mcast_qp_attach,
+                         all.max_total_mcast_qp_attach, all.max_fmr, all.max_map_per_fmr})
+    EXPECT_EQ(none, 0);
 }
 
 TEST_F(CardLimits, TheLongestMessage) {

@@ -105,6 +105,18 @@ TEST_F(Windows, Type2IsInvalidatedFromThere) {
   EXPECT_EQ(write(key, 0), IBV_WC_REM_ACCESS_ERR);
 }
 
+TEST_F(Windows, ARegionsKeyIsNotInvalidated) {
+  if (!has(IBV_DEVICE_MEM_WINDOW_TYPE_2B)) return;  // and no local invalidate without them
+  ASSERT_EQ(b.send(IBV_WR_LOCAL_INV, 0, 0,
+                   [&](ibv_send_wr& wr) {
+                     wr.num_sge = 0;
+                     wr.invalidate_rkey = b.mr->rkey;
+                   }),
+            0);
+  EXPECT_EQ(b.next().status, IBV_WC_LOC_QP_OP_ERR);
+  EXPECT_EQ(b.state(), IBV_QPS_ERR);
+}
+
 TEST_F(Windows, WhoseKeyWasInvalidatedLearnsWhich) {
   if (!allocate_type_2()) return;
   const std::uint32_t key = bind_type_2(0);
