@@ -23,11 +23,11 @@ static const struct operation operations[] = {
 };
 
 /* Around packets and around a megabyte; a datagram is one packet. */
-static size_t size_of(const struct operation* operation, int at, size_t mtu) {
+static size_t size_of(const struct operation* operation, int at, size_t mtu, size_t largest) {
   const size_t sizes[] = {0, 1, mtu - 1, mtu, mtu + 1, 7 * mtu + 3, 1 << 20, (4 << 20) + 3};
   const int count = operation->type == IBV_QPT_UD ? 4 : (int)(sizeof sizes / sizeof sizes[0]);
   if (is_atomic(operation)) return at == 0 ? 8 : SIZE_MAX;
-  return at < count ? sizes[at] : SIZE_MAX;
+  return at < count && sizes[at] <= largest ? sizes[at] : SIZE_MAX;
 }
 
 static void connect_all(struct round* round, const struct card* card, size_t bytes) {
@@ -80,14 +80,17 @@ static enum ibv_qp_type type_named(const char* name) {
 int main(int argc, char** argv) {
   const char *device = "bee0", *port = "18600", *service = "rc";
   int gid_index = 0, option;
+  size_t largest = SIZE_MAX;
   struct round round = {.pairs = 3};
-  while ((option = getopt(argc, argv, "d:p:g:q:c:")) != -1) {
+  while ((option = getopt(argc, argv, "d:p:g:q:c:m:")) != -1) {
     if (option == 'd') device = optarg;
     if (option == 'p') port = optarg;
     if (option == 'g') gid_index = atoi(optarg);
     if (option == 'q') round.pairs = atoi(optarg);
     if (option == 'c') service = optarg;
-    if (option == '?') die("usage: verify [-d DEVICE] [-g GID] [-p PORT] [-q PAIRS] [-c rc|uc|ud] [SERVER]");
+    if (option == 'm') largest = strtoul(optarg, NULL, 10);
+    if (option == '?')
+      die("usage: verify [-d DEVICE] [-g GID] [-p PORT] [-q PAIRS] [-c rc|uc|ud] [-m LARGEST] [SERVER]");
   }
   if (round.pairs < 1 || round.pairs > MAX_PAIRS) die("-q: 1 to %d queue pairs", MAX_PAIRS);
   const enum ibv_qp_type type = type_named(service);
@@ -100,7 +103,8 @@ int main(int argc, char** argv) {
   for (size_t at = 0; at < sizeof operations / sizeof operations[0]; ++at) {
     round.operation = &operations[at];
     if (round.operation->type != type) continue;
-    for (int which = 0; (round.size = size_of(round.operation, which, card.mtu_bytes)) != SIZE_MAX; ++which) {
+    for (int which = 0; (round.size = size_of(round.operation, which, card.mtu_bytes, largest)) != SIZE_MAX;
+         ++which) {
       ++round.number;
       play_until_whole(&round, &card, &moved);
       printf("%s, %zu bytes: good\n", round.operation->name, round.size);
