@@ -89,6 +89,11 @@ Result<void> set_inflight(Config& config, std::string_view name, const std::stri
   return {};
 }
 
+Result<void> set_counters(Config& config, std::string_view, const std::string& text) {
+  config.counters_file = text;
+  return {};
+}
+
 Result<void> set_timeout(Config& config, std::string_view name, const std::string& text) {
   BEELINE_TRY(config.operation_timeout, parse_seconds(name, text));
   return {};
@@ -113,6 +118,8 @@ constexpr Row rows[] = {
     {{"BEELINE_GID_INDEX", "0 … 255", "GID index on that device"}, set_gid_index},
     {{"BEELINE_LOG", "trace … off", "what goes to standard error"}, set_log},
     {{"BEELINE_INFLIGHT_BYTES", "bytes, also 64K, 1M", "unacknowledged payload per process"}, set_inflight},
+    {{"BEELINE_COUNTERS", "a file", "what each process's card moved is appended at its end, as JSON"},
+     set_counters},
     {{"BEELINE_TIMEOUT", "seconds", "how long a collective may take"}, set_timeout},
     {{"BEELINE_WARN_AFTER", "seconds", "when a late peer is named in a warning"}, set_warn_after},
 };

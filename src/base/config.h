@@ -36,6 +36,9 @@ struct Config {
   std::string log_level = "warning";
   // BEELINE_INFLIGHT_BYTES: unacknowledged payload allowed per process; 0: from the receive buffer.
   std::size_t inflight_bytes = 0;
+  // BEELINE_COUNTERS: file that a process appends to, at its end, what its card moved, as a line of JSON;
+  // empty: none.
+  std::string counters_file;
   // BEELINE_TIMEOUT: seconds that a collective may take before it fails.
   Duration operation_timeout = 30min;
   // BEELINE_WARN_AFTER: seconds until a late peer is named in a warning.

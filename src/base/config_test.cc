@@ -32,6 +32,7 @@ TEST(Config, EveryVariableOfTheTableIsRead) {
                              {"BEELINE_GID_INDEX", "3"},
                              {"BEELINE_LOG", "debug"},
                              {"BEELINE_INFLIGHT_BYTES", "64K"},
+                             {"BEELINE_COUNTERS", "/tmp/counters"},
                              {"BEELINE_TIMEOUT", "2.5"},
                              {"BEELINE_WARN_AFTER", "1"}});
   ASSERT_TRUE(config) << config.error().message;
@@ -42,9 +43,10 @@ TEST(Config, EveryVariableOfTheTableIsRead) {
   EXPECT_EQ(config->gid_index, 3);
   EXPECT_EQ(config->log_level, "debug");
   EXPECT_EQ(config->inflight_bytes, 65536u);
+  EXPECT_EQ(config->counters_file, "/tmp/counters");
   EXPECT_EQ(config->operation_timeout, 2500ms);
   EXPECT_EQ(config->warn_after, 1s);
-  EXPECT_EQ(config_variables().size(), 9u) << "a variable was added: read it here too";
+  EXPECT_EQ(config_variables().size(), 10u) << "a variable was added: read it here too";
 }
 
 TEST(Config, AnEmptyVariableCountsAsUnset) {

@@ -245,7 +245,7 @@ bool Manager::is_parting() const {
 
 std::optional<Event> Manager::poll_event() {
   if (events_.empty()) return std::nullopt;
-  Event event = std::move(events_.front());
+  const Event event = events_.front();
   events_.pop_front();
   return event;
 }

@@ -177,14 +177,16 @@ class Manager {
     IpAddress remote;
     std::uint64_t guid = 0;  // 0 for SIDR
     CommId id;
-    friend auto operator<=>(const RequestKey&, const RequestKey&) = default;
+    friend auto operator<=>(const RequestKey&,
+                            const RequestKey&) = default;  // NOLINT(modernize-use-nullptr)
   };
   // A queue pair of a peer. Others may know its GUID and number, so the address counts as well.
   struct QueuePairKey {
     IpAddress remote;
     std::uint64_t guid = 0;
     std::uint32_t qpn = 0;
-    friend auto operator<=>(const QueuePairKey&, const QueuePairKey&) = default;
+    friend auto operator<=>(const QueuePairKey&,
+                            const QueuePairKey&) = default;  // NOLINT(modernize-use-nullptr)
   };
   struct Connection {
     State state{};
