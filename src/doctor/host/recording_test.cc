@@ -167,15 +167,21 @@ TEST(Merge, ShowsOnlyWhatDiffers) {
   for (const auto& row : document["checks"])
     for (const char* key : {"id", "group", "status", "evidence", "cause", "fix", "source"})
       EXPECT_TRUE(row.at(key).is_string()) << key;
-  const auto merged = merge_reports({{"a", json(one)}, {"b", json(other)}});
-  ASSERT_TRUE(merged);
-  EXPECT_TRUE(merged->differs);
-  EXPECT_TRUE(contains(merged->text, "nic.mtu: ens1 MTU differs")) << merged->text;
-  EXPECT_FALSE(contains(merged->text, "nic.firmware"));
-  EXPECT_FALSE(merge_reports({{"a", json(one)}, {"b", json(one)}})->differs);
-  EXPECT_FALSE(merge_reports({{"a", json(one)}}));
+  const auto compare = [](const std::vector<NamedText>& reports) {
+    return compare_reports(reports, SameHost::keep);
+  };
+  const auto compared = compare({{"a", json(one)}, {"b", json(other)}});
+  ASSERT_TRUE(compared);
+  const auto text = to_text(*compared, View{});
+  EXPECT_TRUE(contains(text, "nic.mtu: ens1 MTU differs")) << text;
+  EXPECT_FALSE(contains(text, "nic.firmware"));
+  EXPECT_EQ(exit_status(*compared), 2);
+  const auto same = compare({{"a", json(one)}, {"b", json(one)}});
+  ASSERT_TRUE(same);
+  EXPECT_TRUE(same->differences.empty());
+  EXPECT_EQ(exit_status(*same), 0) << to_text(*same, View{});
   for (const char* bad : {"", "[]", "{\"version\":1}", "{\"version\":1,\"checks\":[5]}"})
-    EXPECT_FALSE(merge_reports({{"a", json(one)}, {"b", bad}})) << bad;
+    EXPECT_FALSE(compare({{"a", json(one)}, {"b", bad}})) << bad;
 }
 
 }  // namespace

@@ -28,21 +28,10 @@ std::string_view colour_of(Status status) {
   return "";
 }
 
-// What a host says may not reach the terminal as control characters.
-std::string printable(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    safe += byte < 0x20 || byte == 0x7F ? ' ' : c;
-  }
-  return safe;
-}
-
 std::string heading(const Result& result, const View& view) {
-  const auto word = std::string(name(result.status));
-  const auto shown = view.colour ? fmt::format("{}{}\x1b[0m", colour_of(result.status), word) : word;
-  return fmt::format("{}{} {}: {}\n", shown, std::string(word.size() < 14 ? 14 - word.size() : 0, ' '),
-                     result.check->id, result.check->title);
+  const auto width = name(result.status).size();
+  return fmt::format("{}{} {}: {}\n", painted(result.status, view),
+                     std::string(width < 14 ? 14 - width : 0, ' '), result.check->id, result.check->title);
 }
 
 void add_line(std::string& text, const char* label, std::string_view value) {
@@ -107,6 +96,11 @@ constexpr auto without_rdma =
     "    PyTorch: init_process_group(\"beeline\"), over the network that is there\n\n";
 
 }  // namespace
+
+std::string painted(Status status, const View& view) {
+  return view.colour ? fmt::format("{}{}\x1b[0m", colour_of(status), name(status))
+                     : std::string(name(status));
+}
 
 beeline::Result<std::vector<const Check*>> choose_checks(const std::string& only) {
   std::vector<const Check*> chosen;
