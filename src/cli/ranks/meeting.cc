@@ -182,18 +182,20 @@ void Collection::conclude(int status) {
 Result<Descriptor> find_rank0(const std::vector<Endpoint>& places, const Secret& secret, int rank,
                               const std::string& host, const Deadline& deadline) {
   std::string tried;
+  for (const auto& place : places) tried += (tried.empty() ? "" : ", ") + bootstrap::to_string(place);
+  Error last{Errc::not_found, "it has no address that this host can reach"};
   do {
-    tried.clear();
     for (const auto& place : places) {
       auto connection = knock_at(place, secret, rank, host, deadline);
       if (connection) return connection;
-      tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", bootstrap::to_string(place),
-                           connection.error().message);
+      last = connection.error();
     }
     std::this_thread::sleep_for(between_tries);
   } while (!deadline.passed());
-  return fail(Errc::timed_out, "rank 0 was not reached ({})",
-              tried.empty() ? "nobody says where it is" : tried.substr(0, 500));
+  return fail(Errc::timed_out,
+              "rank 0 was not reached at {} (at last: {}); is it running, and may these hosts speak TCP? "
+              "--rendezvous HOST:PORT names another place",
+              tried.empty() ? "any address" : tried, last.message);
 }
 
 Result<int> bring(const Descriptor& rank0, const std::string& report, const Deadline& deadline) {

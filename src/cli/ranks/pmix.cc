@@ -20,6 +20,7 @@ using bootstrap::Deadline;
 constexpr int success = 0;
 constexpr std::uint16_t type_string = 3;
 constexpr std::uint8_t scope_global = 3;
+constexpr auto between_tries = std::chrono::milliseconds(100);
 constexpr const char* key_of_notice = "beeline.doctor";
 constexpr const char* key_of_host = "pmix.hname";
 
@@ -92,8 +93,15 @@ class Pmix final : public Noticeboard {
     });
   }
 
-  // The server waits until rank 0 has posted it: no other rank has to be there for that.
-  Result<std::string> read(const Deadline& deadline) override { return text_of(0, key_of_notice, deadline); }
+  // Some servers wait until rank 0 has posted it, some say at once that there is nothing. No other rank has to be
+  // there for it, unlike for a fence.
+  Result<std::string> read(const Deadline& deadline) override {
+    for (;;) {
+      auto word = text_of(0, key_of_notice, deadline);
+      if (word || deadline.passed()) return word;
+      std::this_thread::sleep_for(between_tries);
+    }
+  }
 
   std::string host_of(int rank, const Deadline& deadline) override {
     return text_of(rank, key_of_host, deadline).value_or("");
