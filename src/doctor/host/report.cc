@@ -38,6 +38,32 @@ void add_line(std::string& text, const char* label, std::string_view value) {
   if (!value.empty()) text += fmt::format("    {:<9} {}\n", label, printable(value));
 }
 
+std::string directory_of(const Reading& reading) {
+  const auto& name = reading.question.name;
+  return reading.question.kind == Kind::file ? name.substr(0, name.rfind('/') + 1) : std::string();
+}
+
+// Of many files that were read in one directory, one after the other, only the first are named.
+void add_trail(std::string& text, const std::vector<Reading>& trail) {
+  constexpr std::size_t most_of_directory = 4;
+  std::map<std::string, std::size_t> count;
+  for (const auto& reading : trail) ++count[directory_of(reading)];
+  std::map<std::string, std::size_t> shown;
+  for (const auto& reading : trail) {
+    const auto directory = directory_of(reading);
+    const auto all = count[directory], number = ++shown[directory];
+    const bool folded = !directory.empty() && all > 2 * most_of_directory;
+    if (folded && number > most_of_directory + 1) continue;
+    if (folded && number > most_of_directory)
+      add_line(text, "read", fmt::format("{}: {} more", directory, all - most_of_directory));
+    else
+      add_line(text, "read",
+               name_of(reading.question) + (reading.found()        ? ""
+                                            : reading.unreadable() ? ": " + reading.why
+                                                                   : ": not there"));
+  }
+}
+
 std::string in_full(const Result& result, const View& view) {
   auto text = heading(result, view);
   add_line(text, "evidence", result.evidence);
@@ -47,12 +73,7 @@ std::string in_full(const Result& result, const View& view) {
     add_line(text, "explains", result.check->symptom);
     add_line(text, "source", result.check->source);
   }
-  if (view.verbose)
-    for (const auto& reading : result.trail)
-      add_line(text, "read",
-               name_of(reading.question) + (reading.found()        ? ""
-                                            : reading.unreadable() ? ": " + reading.why
-                                                                   : ": not there"));
+  if (view.verbose) add_trail(text, result.trail);
   return text;
 }
 
