@@ -19,6 +19,7 @@ Event at(Kind kind, const Mark& mark) {
   event.order = mark.order;
   event.text = mark.text;
   event.host = printable(mark.host, 120);
+  event.section = mark.section;
   event.stamps = mark.stamps;
   return event;
 }
