@@ -101,12 +101,11 @@ bool Conclusion::is_awaited(const Event& root, const Event& timeout) const {
   return !root.rank.empty() && !waits(root.rank);
 }
 
-// mpirun collects what its processes say in the same words and prints it when it likes, in nobody's name:
-// that is behind what a process says of itself.
+// mpirun collects what its processes say in the same words, and prints it when it likes: unless a clock
+// tells, that is behind what a process says of itself.
 int Conclusion::summary_order(const Event& one, const Event& other) const {
-  const auto is_summary = [](const Event& event) {
-    return event.kind == Kind::mpi_unreachable && event.rank.empty() && event.host.empty();
-  };
+  if (story_.compares_by_clock(one, other)) return 0;
+  const auto is_summary = [](const Event& event) { return event.kind == Kind::mpi_unreachable; };
   const auto speaks_for_itself = [](const Event& event) {
     return rule(event.kind).rank == Class::root || rule(event.kind).rank == Class::failure;
   };

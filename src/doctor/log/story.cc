@@ -60,6 +60,8 @@ std::optional<std::size_t> Story::add(Event&& event) {
     if (hosts_.size() < most_names) hosts_.insert(event.host);
     return std::nullopt;
   }
+  // A launcher names ranks that say nothing themselves.
+  if (!event.rank.empty() && ranks_.size() < most_names) ranks_.insert(event.rank);
   const auto [place, fresh] = known_.try_emplace(identity(event), events_.size());
   if (!fresh) {
     repeat(place->second, event.order);
