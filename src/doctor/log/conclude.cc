@@ -16,7 +16,10 @@ constexpr double flap_matters_s = 600;
 
 class Conclusion {
  public:
-  explicit Conclusion(const Story& story) : story_(story), late_(who_is_late(story)) {}
+  explicit Conclusion(const Story& story) : story_(story), late_(who_is_late(story)) {
+    for (const Event& event : story.events())
+      if (is_symptom(event.kind) && rule(event.kind).rank == Class::timeout) waiting_.insert(event.rank);
+  }
   Diagnosis reach();
 
  private:
@@ -26,7 +29,6 @@ class Conclusion {
   bool by_launcher(const Event& event) const;
   bool was_handled(const Event& exception) const;
   bool is_awaited(const Event& root, const Event& timeout) const;
-  bool waits(const std::string& rank) const;
   int summary_order(const Event& one, const Event& other) const;
   bool earlier(const Event& one, const Event& other) const;
   const Event* first_failure() const;
@@ -42,6 +44,7 @@ class Conclusion {
 
   const Story& story_;
   const Late late_;
+  std::set<std::string> waiting_;  // ranks that say themselves that they waited for others
   Diagnosis diagnosis_;
   std::set<const Event*> used_;
 };
@@ -98,7 +101,7 @@ bool Conclusion::is_awaited(const Event& root, const Event& timeout) const {
   const bool for_memory = root.kernel || has(root.text, "oom") || has(root.text, "out of memory");
   if (root.kind == Kind::process_killed || root.kind == Kind::job_cancelled) return for_memory;
   if (root.kernel) return true;
-  return !root.rank.empty() && !waits(root.rank);
+  return !root.rank.empty() && waiting_.count(root.rank) == 0;
 }
 
 // mpirun collects what its processes say in the same words, and prints it when it likes: unless a clock
@@ -112,13 +115,6 @@ int Conclusion::summary_order(const Event& one, const Event& other) const {
   if (is_summary(one) && !is_summary(other) && speaks_for_itself(other)) return 1;
   if (is_summary(other) && !is_summary(one) && speaks_for_itself(one)) return -1;
   return 0;
-}
-
-// Whether a rank says itself that it waited for others.
-bool Conclusion::waits(const std::string& rank) const {
-  return std::any_of(story_.events().begin(), story_.events().end(), [&](const Event& event) {
-    return is_symptom(event.kind) && rule(event.kind).rank == Class::timeout && event.rank == rank;
-  });
 }
 
 bool Conclusion::earlier(const Event& one, const Event& other) const {
