@@ -93,8 +93,8 @@ class Pmix final : public Noticeboard {
     });
   }
 
-  // Some servers wait until rank 0 has posted it, some say at once that there is nothing. No other rank has to be
-  // there for it, unlike for a fence.
+  // Some servers wait until rank 0 has posted it, some say at once that there is nothing. No other rank has
+  // to be there for it, unlike for a fence.
   Result<std::string> read(const Deadline& deadline) override {
     for (;;) {
       auto word = text_of(0, key_of_notice, deadline);

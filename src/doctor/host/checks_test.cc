@@ -353,7 +353,7 @@ TEST(Report, SaysWhatMattersFirstAndCountsTheRest) {
   auto report = examine_host(tree, *choose_checks(""));
   report.remarks = {"it is\x1b another host"};
   const auto text = to_text(report, {}), all = to_text(report, {false, true});
-  EXPECT_EQ(text.substr(text.find('\n'), 26), "\n\nit is  another host\n\nThi") << text;
+  EXPECT_EQ(text.substr(text.find('\n'), 29), "\n\nit is\\x1b another host\n\nThi") << text;
   EXPECT_TRUE(contains(text, "checks (-v: which, and why)"));
   EXPECT_FALSE(contains(text, "nic.mtu"));
   EXPECT_TRUE(contains(all, "nic.mtu"));

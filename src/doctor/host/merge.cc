@@ -7,6 +7,7 @@
 #include <set>
 
 #include "doctor/host/text.h"
+#include "doctor/printable.h"
 
 namespace beeline::doctor {
 namespace {
@@ -125,20 +126,21 @@ std::string show(const Difference& difference, const View& view) {
                                                                      difference.hosts_by_value.end());
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
-  auto text = fmt::format("{}: {} differs\n", printable(difference.check), printable(difference.what));
+  auto text =
+      fmt::format("{}: {} differs\n", printable(difference.check, whole), printable(difference.what, whole));
   for (const auto& [value, hosts] : rows) {
     const auto said = difference.examples.find(value);
     const bool known = said != difference.examples.end();
     text += fmt::format("        {}: {}\n",
                         value.empty() ? "(nothing)"
                         : known       ? painted(said->second.status, view)
-                                      : printable(value),
-                        printable(hosts_text(hosts)));
+                                      : printable(value, whole),
+                        printable(hosts_text(hosts), whole));
     if (!known || said->second.status > Status::unreadable) continue;
     for (const auto& [label, part] :
          {std::pair("evidence", said->second.evidence), std::pair("cause", said->second.cause),
           std::pair("fix", said->second.fix)})
-      if (!part.empty()) text += fmt::format("            {:<9} {}\n", label, printable(part));
+      if (!part.empty()) text += fmt::format("            {:<9} {}\n", label, printable(part, whole));
   }
   return text;
 }
@@ -180,8 +182,9 @@ std::string to_text(const Comparison& comparison, const View& view) {
   const auto count = comparison.hosts.size();
   auto text = fmt::format("{} host{}{}: {}\n", count, count == 1 ? "" : "s",
                           comparison.reports > count ? fmt::format(", {} reports", comparison.reports) : "",
-                          printable(hosts_text(comparison.hosts)));
-  for (const auto& who : comparison.missing) text += fmt::format("did not answer: {}\n", printable(who));
+                          printable(hosts_text(comparison.hosts), whole));
+  for (const auto& who : comparison.missing)
+    text += fmt::format("did not answer: {}\n", printable(who, whole));
   text += "\n";
   for (const auto& difference : comparison.differences) text += show(difference, view);
   if (comparison.differences.empty()) text += "nothing differs\n";
@@ -189,9 +192,10 @@ std::string to_text(const Comparison& comparison, const View& view) {
   for (const auto status : {Status::failure, Status::warning})
     for (const auto& shared : comparison.shared)
       if (shared.said.status == status)
-        text += fmt::format("{} {}: {}; {}\n", painted(status, view), printable(shared.check),
-                            printable(shared.said.cause.empty() ? shared.said.title : shared.said.cause),
-                            printable(shared.said.fix));
+        text +=
+            fmt::format("{} {}: {}; {}\n", painted(status, view), printable(shared.check, whole),
+                        printable(shared.said.cause.empty() ? shared.said.title : shared.said.cause, whole),
+                        printable(shared.said.fix, whole));
   return text;
 }
 

@@ -209,7 +209,7 @@ TEST(Merge, RanksThatSayTheSameAreOneHostAndSharedAlarmsStandOnce) {
   auto short_of_one = *compare_reports({ranks[0]}, SameHost::fold);
   short_of_one.missing = {"node8: rank 4\x1b[31m"};
   EXPECT_EQ(exit_status(short_of_one), 1);
-  EXPECT_TRUE(contains(to_text(short_of_one, View{}), "did not answer: node8: rank 4 [31m\n"));
+  EXPECT_TRUE(contains(to_text(short_of_one, View{}), "did not answer: node8: rank 4\\x1b[31m\n"));
 }
 
 TEST(Report, NamesAFewOfManyFilesThatWereRead) {

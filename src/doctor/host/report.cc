@@ -8,6 +8,7 @@
 
 #include "base/nearest.h"
 #include "doctor/host/text.h"
+#include "doctor/printable.h"
 
 namespace beeline::doctor {
 namespace {
@@ -35,7 +36,7 @@ std::string heading(const Result& result, const View& view) {
 }
 
 void add_line(std::string& text, const char* label, std::string_view value) {
-  if (!value.empty()) text += fmt::format("    {:<9} {}\n", label, printable(value));
+  if (!value.empty()) text += fmt::format("    {:<9} {}\n", label, printable(value, whole));
 }
 
 std::string directory_of(const Reading& reading) {
@@ -157,11 +158,11 @@ std::string to_text(const Report& report, const View& view) {
   const auto sorted = by_status(report);
   const auto count = [&](Status status) { return sorted.count(status) != 0 ? sorted.at(status).size() : 0; };
   std::string text =
-      fmt::format("{}: {}: {}, {}, {} unreadable, {} ok, {} not applicable\n\n", printable(report.host),
-                  counted(report.results.size(), "check"), counted(count(Status::failure), "failure"),
-                  counted(count(Status::warning), "warning"), count(Status::unreadable), count(Status::ok),
-                  count(Status::not_applicable));
-  for (const auto& remark : report.remarks) text += printable(remark) + "\n\n";
+      fmt::format("{}: {}: {}, {}, {} unreadable, {} ok, {} not applicable\n\n",
+                  printable(report.host, whole), counted(report.results.size(), "check"),
+                  counted(count(Status::failure), "failure"), counted(count(Status::warning), "warning"),
+                  count(Status::unreadable), count(Status::ok), count(Status::not_applicable));
+  for (const auto& remark : report.remarks) text += printable(remark, whole) + "\n\n";
   if (!has_rdma(report)) text += without_rdma;
   for (const auto& [status, results] : sorted) {
     const bool quiet = status == Status::ok || status == Status::not_applicable;
@@ -170,7 +171,7 @@ std::string to_text(const Report& report, const View& view) {
     for (const auto* result : results) {
       if (result->group_name() != group) {
         group = result->group_name();
-        text += fmt::format("-- {}\n", printable(title_of(group)));
+        text += fmt::format("-- {}\n", printable(title_of(group), whole));
       }
       text += in_full(*result, view);
     }

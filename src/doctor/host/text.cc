@@ -65,15 +65,6 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-std::string printable(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    safe += byte < 0x20 || byte == 0x7F ? ' ' : c;
-  }
-  return safe;
-}
-
 std::string join(const std::vector<std::string>& parts, std::string_view between) {
   std::string result;
   for (const auto& part : parts) {

@@ -21,8 +21,6 @@ std::optional<std::string> field(std::string_view text, std::string_view key, ch
 bool contains(std::string_view text, std::string_view part);
 bool starts_with(std::string_view text, std::string_view part);
 std::string lower(std::string_view text);
-// What a host says may not reach the terminal as control characters: they become spaces.
-std::string printable(std::string_view text);
 std::string join(const std::vector<std::string>& parts, std::string_view between);
 
 }  // namespace beeline::doctor
