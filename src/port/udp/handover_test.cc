@@ -51,7 +51,7 @@ TEST(HandOverHeader, RefusesWhatItDidNotWrite) {
     EXPECT_FALSE(decode_handover(bad)) << kind;
   }
   HandOverHeader bad_flags = good;
-  bad_flags[6] = std::byte{2};
+  bad_flags[6] = std::byte{4};
   EXPECT_FALSE(decode_handover(bad_flags));
 }
 
