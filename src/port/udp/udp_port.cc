@@ -299,8 +299,8 @@ void UdpPort::receive_from(AddressSockets& sockets, Sink& sink, TimePoint time, 
     receive_raw(sockets, sink);
     if (!rare_too) return;
   }
-  const ReceiveBatch::Range range = batch_.receive(sockets.data(), sink.room());
-  backlog_ = {&sockets, range, 0};
+  if (sink.room() == 0) return;  // there may be a backlog
+  backlog_ = {&sockets, batch_.receive(sockets.data(), sink.room()), 0};
   sort_in_backlog(sink, time);
 }
 
