@@ -1,8 +1,8 @@
 // Which packets of a queue pair leave as a train (port.h), and each one's place in it, which is its IPv4
 // identification.
 //
-// A train is cut into equal pieces, so only its last packet may be shorter: RoCE's FIRST, which is longer than
-// MIDDLE, goes alone, MIDDLE and LAST together. What is sent again goes alone: should trains be numbered
+// A train is cut into equal pieces, so only its last packet may be shorter: of a message, FIRST, which is
+// longer, goes with one MIDDLE, all others go together. What is sent again goes alone: should trains be numbered
 // otherwise on the way than they are here, nothing is lost for good. PSNs follow one another: receivers
 // that see a train before it is cut find by them where it is (train_cut.h).
 #pragma once
