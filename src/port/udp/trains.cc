@@ -27,7 +27,7 @@
 namespace beeline::port {
 namespace {
 
-constexpr std::string_view feature_name = "tx-udp-segmentation";
+constexpr std::string_view feature_name = "tx-udp-segmentation", merging_name = "rx-gro";
 constexpr std::string_view bridge = "bridge";
 // Drivers of devices that pass trains on whole, to where the kernel cuts them or a socket takes them.
 constexpr std::string_view passing_drivers[] = {"veth", "tun", bridge, "dummy"};
@@ -105,8 +105,10 @@ CuttingFacts facts_of_device(const std::string& interface) {
   Ethtool ethtool(interface);
   CuttingFacts facts;
   const auto cuts = ethtool.feature(feature_name);
+  const auto merges = ethtool.feature(merging_name);
   const auto driver = ethtool.driver();
-  facts.known = cuts && driver;
+  facts.known = cuts && merges && driver;
+  facts.merges = merges.value_or(true);
   facts.device_cuts = cuts.value_or(false);
   facts.driver = driver.value_or("");
   return facts;
@@ -175,6 +177,16 @@ bool kernel_cuts_trains() {
   const Descriptor socket = any_socket();
   const int ordinary = 0;
   return ::setsockopt(socket.get(), IPPROTO_UDP, UDP_SEGMENT, &ordinary, sizeof ordinary) == 0;
+}
+
+// Behind a bridge there are other interfaces.
+bool merges_nothing(const CuttingFacts& facts) {
+  return facts.loopback || (facts.known && !facts.merges && passes_on(facts) && facts.driver != bridge);
+}
+
+CuttingFacts cutting_facts(const IpAddress& address) {
+  const Holder holder = holder_of(address);
+  return cutting_facts(holder.name, holder.loopback);
 }
 
 TrainRule train_rule(Segmentation setting, const IpAddress& address) {

@@ -21,8 +21,9 @@ namespace beeline::port {
 // What is known of an interface.
 struct CuttingFacts {
   bool loopback = false;
-  bool known = false;         // the two below could be asked for
+  bool known = false;         // the three below could be asked for
   bool device_cuts = false;   // feature tx-udp-segmentation
+  bool merges = false;        // feature rx-gro
   std::string driver;
   std::string behind_bridge;  // of a bridge: hardware on this host that cuts by itself
 };
@@ -39,7 +40,13 @@ TrainRule judge_trains(Segmentation setting, bool kernel_can, bool ipv4, const s
 CuttingFacts cutting_facts(const std::string& interface, bool loopback);
 bool kernel_cuts_trains();
 
+// Pure. Whether what comes to the interface in one piece can only be a train that was sent so on this host: the
+// k-th packet of that has identification k. (What the kernel merges, it merges from packets of
+// anybody, who number as they please.)
+bool merges_nothing(const CuttingFacts& facts);
+
 // All of it for one of our addresses.
+CuttingFacts cutting_facts(const IpAddress& address);
 TrainRule train_rule(Segmentation setting, const IpAddress& address);
 
 }  // namespace beeline::port

@@ -23,7 +23,9 @@ using ::testing::HasSubstr;
 
 // --- where trains may leave ---
 
-CuttingFacts device(const char* driver, bool cuts) { return {false, true, cuts, driver, {}}; }
+CuttingFacts device(const char* driver, bool cuts, bool merges = false) {
+  return {false, true, cuts, merges, driver, {}};
+}
 
 TEST(TrainRule, TheSettingComesFirst) {
   const CuttingFacts veth = device("veth", true), card = device("mlx5_core", true);
@@ -52,6 +54,15 @@ TEST(TrainRule, WhatTheKernelCutsIsKnownAndWhatACardCutsIsNot) {
   EXPECT_THAT(rule(bridge).reason, HasSubstr("ethtool -K eth7"));
   EXPECT_TRUE(judge_trains(Segmentation::automatic, true, false, "eth0", device("mlx5_core", true)).allowed)
       << "IPv6 has no identification";
+}
+
+TEST(TrainRule, OnlyDevicesOfThisHostThatMergeNothingShowTrainsAsTheyWereSent) {
+  EXPECT_TRUE(merges_nothing(device("veth", true)));
+  EXPECT_FALSE(merges_nothing(device("veth", true, true)));
+  EXPECT_FALSE(merges_nothing(device("bridge", true)));
+  EXPECT_FALSE(merges_nothing(device("mlx5_core", false)));
+  EXPECT_FALSE(merges_nothing({}));
+  EXPECT_TRUE(merges_nothing(cutting_facts(own_address(1)))) << "the loopback interface";
 }
 
 TEST(TrainRule, OfThisHostsLoopback) {
