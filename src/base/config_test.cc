@@ -60,7 +60,7 @@ TEST(Config, ABadValueIsNamedWithItsVariable) {
       {"BEELINE_LANE", "local"},      {"BEELINE_PROVIDER", "mlx5"}, {"BEELINE_GID_INDEX", "-1"},
       {"BEELINE_GID_INDEX", "256"},   {"BEELINE_LOG", "loud"},      {"BEELINE_INFLIGHT_BYTES", "1X"},
       {"BEELINE_TIMEOUT", "0"},       {"BEELINE_TIMEOUT", "nan"},   {"BEELINE_TIMEOUT", "1e30"},
-      {"BEELINE_WARN_AFTER", "soon"}, {"BEELINE_ICRC", "lax"},  {"BEELINE_GSO", "1"},
+      {"BEELINE_WARN_AFTER", "soon"}, {"BEELINE_ICRC", "lax"},      {"BEELINE_GSO", "1"},
   };
   for (const auto& [name, value] : bad) {
     const auto config = parse({{name, value}});

@@ -161,7 +161,8 @@ std::string card_text(const nic::Limits& limits, const nic::CardCounters& counte
 std::string trains_text(const std::vector<TrainView>& addresses) {
   std::string text = "\nSegmentation: whether runs of packets leave in one piece, which the kernel cuts\n";
   for (const TrainView& view : addresses)
-    text += fmt::format("  {} {}: {} ({})\n", view.device, view.address, view.allowed ? "on" : "off", view.reason);
+    text += fmt::format("  {} {}: {} ({})\n", view.device, view.address, view.allowed ? "on" : "off",
+                        view.reason);
   return text;
 }
 

@@ -197,7 +197,8 @@ class FakePort final : public port::Port {
     network_.trains += train ? 1 : 0;
     if (train && network_.deliver_whole) {
       for (std::size_t i = 1; i < datagrams.size(); ++i)
-        datagrams[0].bytes.insert(datagrams[0].bytes.end(), datagrams[i].bytes.begin(), datagrams[i].bytes.end());
+        datagrams[0].bytes.insert(datagrams[0].bytes.end(), datagrams[i].bytes.begin(),
+                                  datagrams[i].bytes.end());
       datagrams.resize(1);
     }
     for (FakeNetwork::Datagram& datagram : datagrams) {

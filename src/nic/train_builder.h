@@ -2,9 +2,9 @@
 // identification.
 //
 // A train is cut into equal pieces, so only its last packet may be shorter: of a message, FIRST, which is
-// longer, goes with one MIDDLE, all others go together. What is sent again goes alone: should trains be numbered
-// otherwise on the way than they are here, nothing is lost for good. PSNs follow one another: receivers
-// that see a train before it is cut find by them where it is (train_cut.h).
+// longer, goes with one MIDDLE, all others go together. What is sent again goes alone: should trains be
+// numbered otherwise on the way than they are here, nothing is lost for good. PSNs follow one another:
+// receivers that see a train before it is cut find by them where it is (train_cut.h).
 #pragma once
 
 #include <algorithm>
@@ -48,8 +48,9 @@ class TrainBuilder {
 
  private:
   bool continues(const Packet& packet) const {
-    return packets_ != 0 && packets_ < packets_max_ && open_ && !packet.repeated && packet.bytes <= first_bytes_ &&
-           packet.path == path_ && packet.psn == next_psn_ && bytes_ + packet.bytes <= port::train_bytes_max &&
+    return packets_ != 0 && packets_ < packets_max_ && open_ && !packet.repeated &&
+           packet.bytes <= first_bytes_ && packet.path == path_ && packet.psn == next_psn_ &&
+           bytes_ + packet.bytes <= port::train_bytes_max &&
            pieces_ + packet.pieces <= port::train_pieces_max;
   }
 

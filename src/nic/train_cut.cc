@@ -25,7 +25,8 @@ bool follows(Bytes bytes, std::size_t at, std::size_t packets) {
 bool looks_like_cut(Bytes bytes, std::size_t cut) {
   if (cut % 4 != 0 || cut < packet_bytes_min || cut + packet_bytes_min > bytes.size()) return false;
   const std::size_t last = (bytes.size() - 1) / cut;  // its number, from 0
-  return last * cut + packet_bytes_min <= bytes.size() && follows(bytes, cut, 1) && follows(bytes, last * cut, last);
+  return last * cut + packet_bytes_min <= bytes.size() && follows(bytes, cut, 1) &&
+         follows(bytes, last * cut, last);
 }
 
 bool is_cut(Bytes bytes, wire::IpUdp ip_udp, std::size_t cut) {

@@ -1,4 +1,5 @@
-// Trains of packets: which are built, what happens to those that cannot go, and cutting those that come whole.
+// Trains of packets: which are built, what happens to those that cannot go, and cutting those that come
+// whole.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -18,7 +19,9 @@ using proto::WrOpcode;
 
 // --- which packets are a train ---
 
-TrainBuilder::Packet packet(std::size_t bytes, std::uint32_t psn) { return {bytes, 1, Psn{psn}, nullptr, false}; }
+TrainBuilder::Packet packet(std::size_t bytes, std::uint32_t psn) {
+  return {bytes, 1, Psn{psn}, nullptr, false};
+}
 
 TEST(TrainBuilder, EqualPacketsFollowOneAnotherAndTheLastMayBeShorter) {
   TrainBuilder train;
@@ -89,8 +92,8 @@ TEST(TrainBuilder, LimitsAreKept) {
 const wire::IpUdp path{left_address, right_address, 50000};
 
 // ACKs in form: what is in them does not matter here.
-std::vector<std::byte> make_train(std::size_t packets, std::size_t bytes_each, std::size_t last_bytes, Prng& random,
-                                  std::uint32_t psn = 0xFFFFFE) {
+std::vector<std::byte> make_train(std::size_t packets, std::size_t bytes_each, std::size_t last_bytes,
+                                  Prng& random, std::uint32_t psn = 0xFFFFFE) {
   std::vector<std::byte> train;
   for (std::size_t i = 0; i < packets; ++i) {
     std::vector<std::byte> one(i + 1 < packets ? bytes_each : last_bytes);
@@ -147,11 +150,14 @@ TEST(TrainCut, NothingElseIsATrain) {
   std::vector<std::byte> bytes(65'504);
   for (int i = 0; i < 20; ++i) {
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.below(256));
-    EXPECT_EQ(find_train_cut(Bytes(bytes).first(4 * random.below(bytes.size() / 4)), path, 4 * random.below(1040)), 0u);
+    EXPECT_EQ(
+        find_train_cut(Bytes(bytes).first(4 * random.below(bytes.size() / 4)), path, 4 * random.below(1040)),
+        0u);
   }
   std::fill(bytes.begin(), bytes.end(), std::byte{0});  // looks like headers everywhere
   EXPECT_EQ(find_train_cut(bytes, path), 0u);
-  for (std::size_t length = 0; length < 64; ++length) EXPECT_EQ(find_train_cut(Bytes(bytes).first(length), path), 0u);
+  for (std::size_t length = 0; length < 64; ++length)
+    EXPECT_EQ(find_train_cut(Bytes(bytes).first(length), path), 0u);
 }
 
 // --- two cards ---
@@ -237,8 +243,8 @@ TEST_F(TrainsBetweenCards, AFaultInTheMiddleIsThatPackets) {
   ASSERT_NE(mapped, MAP_FAILED);
   auto* const memory = static_cast<std::byte*>(mapped);
   std::memset(memory, 0x5A, bytes);
-  const auto keys = value_of(
-      left_card_->register_region(left_->domain(), memory, bytes, reinterpret_cast<std::uintptr_t>(memory), full_access));
+  const auto keys = value_of(left_card_->register_region(
+      left_->domain(), memory, bytes, reinterpret_cast<std::uintptr_t>(memory), full_access));
   network_.before_gather = [&](const port::OutPacket&) {
     ::mprotect(memory + good_pages * page, bytes - good_pages * page, PROT_NONE);
   };

@@ -34,10 +34,10 @@ struct Interface {
 // A train is a run of datagrams of one flow that leave in one piece, which the kernel or the device
 // cuts (UDP_SEGMENT): all of one size, but the last, which may be shorter. The kernel gives the k-th of them
 // the IPv4 identification k, and the only one of an ordinary datagram 0.
-inline constexpr std::size_t train_packets_max = 64;     // what every kernel takes
-inline constexpr std::size_t train_bytes_max = 65'507;   // of all payloads: a datagram of IPv4
-inline constexpr std::size_t train_pieces_max = 1024;    // UIO_MAXIOV
-inline constexpr std::size_t packet_pieces_max = 64;     // of one datagram
+inline constexpr std::size_t train_packets_max = 64;    // what every kernel takes
+inline constexpr std::size_t train_bytes_max = 65'507;  // of all payloads: a datagram of IPv4
+inline constexpr std::size_t train_pieces_max = 1024;   // UIO_MAXIOV
+inline constexpr std::size_t packet_pieces_max = 64;    // of one datagram
 
 enum class SendStatus : std::uint8_t {
   sent,

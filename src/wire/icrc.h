@@ -16,8 +16,8 @@ struct IpUdp {
   IpAddress destination;
   std::uint16_t source_port = 0;
   std::uint16_t destination_port = 4791;
-  std::uint16_t ip_id = 0;              // IPv4 identification; our senders write a packet's place in its train
-  bool dont_fragment = true;            // IPv4 DF
+  std::uint16_t ip_id = 0;    // IPv4 identification; our senders write a packet's place in its train
+  bool dont_fragment = true;  // IPv4 DF
   std::uint16_t udp_payload_bytes = 0;  // BTH … ICRC inclusive
 };
 

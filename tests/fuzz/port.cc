@@ -1,6 +1,6 @@
 // What processes that share an address tell each other: datagrams that are probes or are not,
-// hand-over messages, and the learning of indices from their answers. And trains: cutting those whose cuts the
-// kernel tells, and finding where those are to be cut that a raw socket shows. The input is a script.
+// hand-over messages, and the learning of indices from their answers. And trains: cutting those whose cuts
+// the kernel tells, and finding where those are to be cut that a raw socket shows. The input is a script.
 #include <algorithm>
 #include <vector>
 
@@ -133,7 +133,8 @@ class Harness {
     for (std::size_t i = 0; i < count; ++i) {
       const MutableBytes piece = datagram.segment(i);
       BEELINE_CHECK(piece.data() == copy.data() + at);
-      BEELINE_CHECK(count == 1 || (i + 1 < count ? piece.size() == segment_bytes : piece.size() <= segment_bytes));
+      BEELINE_CHECK(count == 1 ||
+                    (i + 1 < count ? piece.size() == segment_bytes : piece.size() <= segment_bytes));
       at += piece.size();
     }
     BEELINE_CHECK(at == copy.size() && count >= 1);
@@ -141,7 +142,8 @@ class Harness {
     if (packet) BEELINE_CHECK(packet->bytes.data() + packet->bytes.size() == copy.data() + copy.size());
   }
 
-  // With the right ICRC behind so many bytes, a cut may be found; it is never elsewhere than where one is right.
+  // With the right ICRC behind so many bytes, a cut may be found; it is never elsewhere than where one is
+  // right.
   static void find_cut(std::size_t first_bytes, std::size_t likely, Bytes bytes) {
     std::vector<std::byte> train(bytes.begin(), bytes.end());
     wire::IpUdp ip_udp{IpAddress::v4(10, 0, 0, 1), IpAddress::v4(10, 0, 0, 2)};

@@ -29,8 +29,8 @@ Result<std::unique_ptr<AddressSockets>> AddressSockets::open(const IpAddress& ad
     BEELINE_TRY(raw, open_raw_socket(address, own));
     BEELINE_TRY_VOID(drop_what_the_raw_socket_takes(data.get(), own));
   }
-  // Of merged datagrams a raw socket would show one IP header, and what others wrote into theirs may differ. Where
-  // nothing is merged, this keeps the kernel from cutting trains for a UDP socket that drops them.
+  // Of merged datagrams a raw socket would show one IP header, and what others wrote into theirs may differ.
+  // Where nothing is merged, this keeps the kernel from cutting trains for a UDP socket that drops them.
   if (segmentation != Segmentation::off && (!raw || merges_nothing(cutting_facts(address))))
     take_merged_datagrams(data);
   const TrainRule trains = train_rule(segmentation, address);

@@ -33,8 +33,9 @@ HandOverHeader encode(const HandOverMessage& message) {
   store_be32(header.data(), magic);
   store_u8(header.data() + 4, version);
   store_u8(header.data() + 5, static_cast<std::uint8_t>(message.kind));
-  store_u8(header.data() + 6, static_cast<std::uint8_t>((message.congestion_experienced ? flag_congested : 0) |
-                                                        (message.behind_another ? flag_behind_another : 0)));
+  store_u8(header.data() + 6,
+           static_cast<std::uint8_t>((message.congestion_experienced ? flag_congested : 0) |
+                                     (message.behind_another ? flag_behind_another : 0)));
   store_u8(header.data() + 7, message.index);
   store_be16(header.data() + 8, message.source_port);
   store_u8(header.data() + 10, message.sender.value);

@@ -5,8 +5,8 @@
 #include <linux/filter.h>
 #include <linux/if_tun.h>
 #include <net/ethernet.h>
-#include <net/if_arp.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <netinet/ip.h>
 #include <netpacket/packet.h>
 #include <sched.h>
@@ -201,11 +201,12 @@ int cut_a_train(Port& port, std::uint16_t source_port, const Descriptor& tap) {
   for (std::size_t i = 0; i < train_packets;) {
     std::array<std::byte, 4096> frame;
     const ssize_t length = ::read(tap.get(), frame.data(), frame.size());
-    if (length < 42 || load_be16(frame.data() + 12) != ETH_P_IP || load_u8(frame.data() + 23) != IPPROTO_UDP) continue;
+    if (length < 42 || load_be16(frame.data() + 12) != ETH_P_IP || load_u8(frame.data() + 23) != IPPROTO_UDP)
+      continue;
     const std::byte* ip = frame.data() + 14;
-    if (load_be16(ip + 4) != i) return 14;                // identification
-    if (load_be16(ip + 6) != 0x4000) return 15;           // DF
-    if (load_u8(ip + 28) != i + 1) return 16;             // the payload
+    if (load_be16(ip + 4) != i) return 14;       // identification
+    if (load_be16(ip + 6) != 0x4000) return 15;  // DF
+    if (load_u8(ip + 28) != i + 1) return 16;    // the payload
     const std::size_t bytes = i + 1 < train_packets ? train_packet_bytes : last_bytes;
     if (load_be16(ip + 2) != 28 + bytes || load_be16(ip + 24) != 8 + bytes) return 17;
     ++i;

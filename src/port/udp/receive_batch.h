@@ -24,7 +24,7 @@ class ReceiveBatch {
     std::uint16_t source_port = 0;
     MutableBytes bytes;
     bool congestion_experienced = false;
-    bool truncated = false;         // was longer than its buffer
+    bool truncated = false;           // was longer than its buffer
     std::uint16_t segment_bytes = 0;  // of each of several datagrams, but the last; 0: it is one
 
     std::size_t segments() const;

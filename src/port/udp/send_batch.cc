@@ -29,9 +29,7 @@ std::size_t train_length(std::span<const OutPacket> packets) {
 }
 
 // Not of this train only: a device without checksum offload (older kernels), IPsec, or no such option.
-bool says_no_trains(int error) {
-  return error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT;
-}
+bool says_no_trains(int error) { return error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT; }
 
 void set_all(std::span<OutPacket> packets, SendStatus status) {
   for (OutPacket& packet : packets) packet.status = status;
@@ -67,7 +65,8 @@ void SendBatch::lay_out_train(std::size_t index, std::span<OutPacket> train) {
   header.msg_iovlen = 0;
   for (const OutPacket& packet : train) {
     BEELINE_CHECK(pieces_used_ + packet.pieces.size() <= pieces_.size());
-    std::copy(packet.pieces.begin(), packet.pieces.end(), pieces_.begin() + static_cast<std::ptrdiff_t>(pieces_used_));
+    std::copy(packet.pieces.begin(), packet.pieces.end(),
+              pieces_.begin() + static_cast<std::ptrdiff_t>(pieces_used_));
     pieces_used_ += packet.pieces.size();
     header.msg_iovlen += packet.pieces.size();
   }
@@ -97,7 +96,8 @@ SendBatch::Result SendBatch::send(int descriptor, std::uint32_t scope_id, std::s
                                 MSG_DONTWAIT | MSG_NOSIGNAL);
     const int error = errno;
     if (sent > 0) {
-      for (const std::size_t end = i + static_cast<std::size_t>(sent); i < end; ++i) note_sent(messages_[i], run, counters);
+      for (const std::size_t end = i + static_cast<std::size_t>(sent); i < end; ++i)
+        note_sent(messages_[i], run, counters);
       continue;
     }
     const Message& refused = messages_[i];

@@ -33,8 +33,8 @@ constexpr std::string_view bridge = "bridge";
 constexpr std::string_view passing_drivers[] = {"veth", "tun", bridge, "dummy"};
 
 bool passes_on(const CuttingFacts& facts) {
-  return facts.loopback ||
-         std::find(std::begin(passing_drivers), std::end(passing_drivers), facts.driver) != std::end(passing_drivers);
+  return facts.loopback || std::find(std::begin(passing_drivers), std::end(passing_drivers), facts.driver) !=
+                               std::end(passing_drivers);
 }
 
 Descriptor any_socket() { return Descriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)); }
@@ -57,7 +57,8 @@ class Ethtool {
     const auto index = feature_index(name);
     if (!index) return std::nullopt;
     const std::size_t blocks = *index / 32 + 1;
-    std::vector<std::uint32_t> storage((sizeof(ethtool_gfeatures) + blocks * sizeof(ethtool_get_features_block)) / 4);
+    std::vector<std::uint32_t> storage(
+        (sizeof(ethtool_gfeatures) + blocks * sizeof(ethtool_get_features_block)) / 4);
     auto* features = reinterpret_cast<ethtool_gfeatures*>(storage.data());
     features->cmd = ETHTOOL_GFEATURES;
     features->size = static_cast<std::uint32_t>(blocks);
@@ -84,7 +85,8 @@ class Ethtool {
   std::optional<std::size_t> feature_index(std::string_view name) {
     const auto count = string_count();
     if (!count) return std::nullopt;
-    std::vector<std::uint32_t> storage((sizeof(ethtool_gstrings) + std::size_t{*count} * ETH_GSTRING_LEN) / 4 + 1);
+    std::vector<std::uint32_t> storage(
+        (sizeof(ethtool_gstrings) + std::size_t{*count} * ETH_GSTRING_LEN) / 4 + 1);
     auto* strings = reinterpret_cast<ethtool_gstrings*>(storage.data());
     strings->cmd = ETHTOOL_GSTRINGS;
     strings->string_set = ETH_SS_FEATURES;
@@ -118,7 +120,8 @@ CuttingFacts facts_of_device(const std::string& interface) {
 std::string hardware_that_cuts() {
   const std::unique_ptr<struct if_nameindex, decltype(&::if_freenameindex)> list(::if_nameindex(),
                                                                                  &::if_freenameindex);
-  for (const struct if_nameindex* entry = list.get(); entry != nullptr && entry->if_name != nullptr; ++entry) {
+  for (const struct if_nameindex* entry = list.get(); entry != nullptr && entry->if_name != nullptr;
+       ++entry) {
     const CuttingFacts facts = facts_of_device(entry->if_name);
     if (facts.device_cuts && !facts.driver.empty() && !passes_on(facts)) return entry->if_name;
   }
@@ -155,7 +158,8 @@ TrainRule judge_trains(Segmentation setting, bool kernel_can, bool ipv4, const s
   if (!ipv4) return {true, "over IPv6 packets have no identification"};
   if (setting == Segmentation::on) return {true, "BEELINE_GSO=on"};
   if (facts.loopback) return {true, "loopback"};
-  if (!facts.known) return {false, fmt::format("what {} does with them cannot be asked (ethtool)", interface)};
+  if (!facts.known)
+    return {false, fmt::format("what {} does with them cannot be asked (ethtool)", interface)};
   if (!facts.device_cuts) return {true, fmt::format("the kernel cuts for {}", interface)};
   const std::string& cutter = facts.driver == bridge ? facts.behind_bridge : interface;
   if (passes_on(facts) && facts.behind_bridge.empty())

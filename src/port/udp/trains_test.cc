@@ -39,7 +39,8 @@ TEST(TrainRule, WhatTheKernelCutsIsKnownAndWhatACardCutsIsNot) {
   const auto rule = [](const CuttingFacts& facts) {
     return judge_trains(Segmentation::automatic, true, true, "eth0", facts);
   };
-  for (const char* driver : {"veth", "tun", "bridge", "dummy"}) EXPECT_TRUE(rule(device(driver, true)).allowed) << driver;
+  for (const char* driver : {"veth", "tun", "bridge", "dummy"})
+    EXPECT_TRUE(rule(device(driver, true)).allowed) << driver;
   EXPECT_TRUE(rule(device("mlx5_core", false)).allowed);
   CuttingFacts loopback;
   loopback.loopback = true;
@@ -148,7 +149,8 @@ TEST_F(Trains, MayFollowOneAnotherAndSinglePackets) {
 TEST_F(Trains, AreNotTornWhereASystemCallEnds) {
   fill(90);
   std::vector<OutPacket> out;
-  for (std::size_t i = 0; i < 90; ++i) out.push_back(packet(i, static_cast<std::uint8_t>(i < 50 ? 0 : i - 50)));
+  for (std::size_t i = 0; i < 90; ++i)
+    out.push_back(packet(i, static_cast<std::uint8_t>(i < 50 ? 0 : i - 50)));
   ASSERT_EQ(port_->send(out), 90u);
   EXPECT_EQ(port_->counters().trains_sent, 1u);
   EXPECT_EQ(port_->counters().packets_in_trains, 40u);
@@ -224,7 +226,8 @@ void send_train(Stranger& stranger, const IpAddress& to, Bytes bytes, std::uint1
   item->cmsg_type = UDP_SEGMENT;
   item->cmsg_len = CMSG_LEN(sizeof cut);
   std::memcpy(CMSG_DATA(item), &cut, sizeof cut);
-  ASSERT_EQ(::sendmsg(stranger.get(), &header, 0), static_cast<ssize_t>(bytes.size())) << std::strerror(errno);
+  ASSERT_EQ(::sendmsg(stranger.get(), &header, 0), static_cast<ssize_t>(bytes.size()))
+      << std::strerror(errno);
 }
 
 Contents joined(std::initializer_list<Packet> packets) {
@@ -248,7 +251,8 @@ TEST_F(Trains, PacketsOfOtherSlotsInThemAreHandedOver) {
       numbers.push_back(load_be32(out[i].bytes.data() + 16));
     }
   };
-  send_train(stranger, address_, joined({packet_for(mine, 1), packet_for(theirs, 2), packet_for(mine, 3)}), sizeof(Packet));
+  send_train(stranger, address_, joined({packet_for(mine, 1), packet_for(theirs, 2), packet_for(mine, 3)}),
+             sizeof(Packet));
   const TimePoint end = port_->now() + patience;
   while ((of_mine.size() < 2 || of_theirs.empty()) && port_->now() < end) {
     take(*port_, of_mine);
@@ -291,15 +295,20 @@ TEST_F(Trains, OfAnySizesAreTakenAsTheyWereCut) {
       if (at + 5 < total) store_u8(bytes.data() + at + 5, port_->slot().value);
       if (at + 6 < total) store_u8(bytes.data() + at + 6, 7);  // not queue pair 1
     }
-    const std::uint64_t received = port_->counters().datagrams_received, cut_short = port_->counters().truncated;
+    const std::uint64_t received = port_->counters().datagrams_received,
+                        cut_short = port_->counters().truncated;
     send_train(stranger, address_, Bytes(bytes).first(total), static_cast<std::uint16_t>(cut));
     const std::size_t pieces = (total + cut - 1) / cut;
-    const auto got = receive_copies(*port_, cut > datagram_bytes_max ? (total % cut != 0 && total % cut <= datagram_bytes_max ? 1 : 0) : pieces);
-    ASSERT_TRUE(pump_until(*port_, [&] { return port_->counters().datagrams_received == received + pieces; })) << cut;
+    const auto got = receive_copies(
+        *port_,
+        cut > datagram_bytes_max ? (total % cut != 0 && total % cut <= datagram_bytes_max ? 1 : 0) : pieces);
+    ASSERT_TRUE(pump_until(*port_, [&] { return port_->counters().datagrams_received == received + pieces; }))
+        << cut;
     std::size_t at = 0;
     if (cut <= datagram_bytes_max) {
       for (const Copy& each : got) {
-        EXPECT_TRUE(std::equal(each.bytes.begin(), each.bytes.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at)));
+        EXPECT_TRUE(std::equal(each.bytes.begin(), each.bytes.end(),
+                               bytes.begin() + static_cast<std::ptrdiff_t>(at)));
         at += each.bytes.size();
       }
       EXPECT_EQ(at, total) << cut;

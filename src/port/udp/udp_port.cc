@@ -103,9 +103,10 @@ class UdpPort final : public Port {
   void receive_raw(AddressSockets& sockets, Sink& sink);
   void sort_in_backlog(Sink& sink, TimePoint time);
   bool sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& message, Sink& sink, TimePoint time);
-  void sort_in_one(AddressSockets& sockets, const ReceiveBatch::Datagram& message, std::size_t segment, Sink& sink,
-                   TimePoint time);
-  bool handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram& message, Bytes datagram, TimePoint time);
+  void sort_in_one(AddressSockets& sockets, const ReceiveBatch::Datagram& message, std::size_t segment,
+                   Sink& sink, TimePoint time);
+  bool handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram& message, Bytes datagram,
+                    TimePoint time);
   void count_passed(HandOver::Outcome outcome);
   void plan_next_tick();
 
@@ -201,7 +202,8 @@ std::size_t UdpPort::send(std::span<OutPacket> packets) {
     packets = packets.subspan(length);
     if (outcome == SendBatch::Outcome::through) continue;
     const bool no_room = outcome == SendBatch::Outcome::no_room;
-    for (OutPacket& packet : packets) packet.status = no_room ? SendStatus::no_room : SendStatus::train_refused;
+    for (OutPacket& packet : packets)
+      packet.status = no_room ? SendStatus::no_room : SendStatus::train_refused;
     break;
   }
   return counters_.datagrams_sent - before;
@@ -210,7 +212,8 @@ std::size_t UdpPort::send(std::span<OutPacket> packets) {
 SendBatch::Outcome UdpPort::send_run(std::span<OutPacket> run) {
   AddressSockets* sockets = find(run[0].source);
   const int descriptor = sockets == nullptr ? -1 : sockets->flows().descriptor(run[0].source_port);
-  const auto result = outgoing_.send(descriptor, sockets == nullptr ? 0 : sockets->scope_id(), run, counters_);
+  const auto result =
+      outgoing_.send(descriptor, sockets == nullptr ? 0 : sockets->scope_id(), run, counters_);
   if (result.takes_no_trains && sockets != nullptr) sockets->stop_trains();
   return result.outcome;
 }
@@ -327,7 +330,8 @@ void UdpPort::receive_raw(AddressSockets& sockets, Sink& sink) {
 
 // A message, which the kernel may have merged or not cut: from segment backlog_.segment on. False when the
 // sink is full before its end.
-bool UdpPort::sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& message, Sink& sink, TimePoint time) {
+bool UdpPort::sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& message, Sink& sink,
+                      TimePoint time) {
   const std::size_t segments = message.segments();
   if (segments > 1 && backlog_.segment == 0) ++counters_.trains_received;
   for (std::size_t& i = backlog_.segment; i < segments; ++i) {
@@ -338,8 +342,8 @@ bool UdpPort::sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& mes
 }
 
 // Ours go up, also those too short to belong to anybody: the card counts what is malformed.
-void UdpPort::sort_in_one(AddressSockets& sockets, const ReceiveBatch::Datagram& message, std::size_t segment, Sink& sink,
-                          TimePoint time) {
+void UdpPort::sort_in_one(AddressSockets& sockets, const ReceiveBatch::Datagram& message, std::size_t segment,
+                          Sink& sink, TimePoint time) {
   const MutableBytes bytes = message.segment(segment);
   if (handle_probe(sockets, message, bytes, time)) return;
   ++counters_.datagrams_received;
@@ -405,7 +409,8 @@ void UdpPort::count_passed(HandOver::Outcome outcome) {
 // Probes come from the data socket of this very address; anything else that looks like one is garbage.
 bool UdpPort::handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram& message, Bytes datagram,
                            TimePoint time) {
-  if (datagram.size() != probe_bytes || message.source != sockets.address() || message.source_port != roce_port)
+  if (datagram.size() != probe_bytes || message.source != sockets.address() ||
+      message.source_port != roce_port)
     return false;
   const auto probe = parse_probe(datagram);
   if (!probe) return false;
