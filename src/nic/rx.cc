@@ -49,8 +49,10 @@ Receiver::Examined Receiver::examine(const port::InPacket& datagram) {
 // 0: it is no train, as far as can be told.
 std::size_t Receiver::cut_of(const port::InPacket& datagram) {
   if (!datagram.may_be_train) return 0;
-  const std::size_t cut = find_train_cut(datagram.bytes, ip_udp_of(datagram), last_cut_);
-  if (cut != 0) last_cut_ = cut;
+  if (datagram.bytes.empty()) return 0;
+  std::uint16_t& likely = last_cuts_[load_u8(datagram.bytes.data())];
+  const std::size_t cut = find_train_cut(datagram.bytes, ip_udp_of(datagram), likely);
+  if (cut != 0) likely = static_cast<std::uint16_t>(cut);
   return cut;
 }
 

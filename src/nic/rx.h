@@ -2,6 +2,8 @@
 // costs the sender of garbage his packet and us a counter.
 #pragma once
 
+#include <array>
+
 #include "nic/management.h"
 #include "nic/qpn_table.h"
 #include "nic/queue_pair.h"
@@ -43,7 +45,8 @@ class Receiver {
   const QpnTable& queue_pairs_;
   Management& management_;
   CardCounters& counters_;
-  std::size_t last_cut_ = 0;  // the next train is probably cut alike
+  // By the opcode that a train begins with: the next one is probably cut alike.
+  std::array<std::uint16_t, 256> last_cuts_{};
 };
 
 }  // namespace beeline::nic

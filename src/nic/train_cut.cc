@@ -23,10 +23,9 @@ bool follows(Bytes bytes, std::size_t at, std::size_t packets) {
 }
 
 bool looks_like_cut(Bytes bytes, std::size_t cut) {
-  if (cut % 4 != 0 || cut < packet_bytes_min || cut + packet_bytes_min > bytes.size()) return false;
+  if (cut + packet_bytes_min > bytes.size() || !follows(bytes, cut, 1)) return false;
   const std::size_t last = (bytes.size() - 1) / cut;  // its number, from 0
-  return last * cut + packet_bytes_min <= bytes.size() && follows(bytes, cut, 1) &&
-         follows(bytes, last * cut, last);
+  return last * cut + packet_bytes_min <= bytes.size() && follows(bytes, last * cut, last);
 }
 
 bool is_cut(Bytes bytes, wire::IpUdp ip_udp, std::size_t cut) {
@@ -38,7 +37,9 @@ bool is_cut(Bytes bytes, wire::IpUdp ip_udp, std::size_t cut) {
 
 std::size_t find_train_cut(Bytes bytes, const wire::IpUdp& ip_udp, std::size_t likely) {
   if (bytes.size() % 4 != 0 || bytes.size() < 2 * packet_bytes_min) return 0;
-  if (looks_like_cut(bytes, likely) && is_cut(bytes, ip_udp, likely)) return likely;
+  if (likely % 4 == 0 && likely >= packet_bytes_min && looks_like_cut(bytes, likely) &&
+      is_cut(bytes, ip_udp, likely))
+    return likely;
   const std::size_t end = std::min(packet_bytes_max, bytes.size() - packet_bytes_min);
   int looks = 0;
   for (std::size_t cut = packet_bytes_min; cut <= end && looks < looks_max; cut += 4) {
