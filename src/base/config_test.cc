@@ -28,6 +28,7 @@ TEST(Config, EveryVariableOfTheTableIsRead) {
   const auto config = parse({{"BEELINE_LANE", "wire"},
                              {"BEELINE_PROVIDER", "soft"},
                              {"BEELINE_ICRC", "strict"},
+                             {"BEELINE_GSO", "off"},
                              {"BEELINE_DEVICE", "bee1"},
                              {"BEELINE_GID_INDEX", "3"},
                              {"BEELINE_LOG", "debug"},
@@ -39,6 +40,7 @@ TEST(Config, EveryVariableOfTheTableIsRead) {
   EXPECT_EQ(config->lane, Lane::wire);
   EXPECT_EQ(config->provider, Provider::soft);
   EXPECT_EQ(config->icrc, IcrcCheck::strict);
+  EXPECT_EQ(config->segmentation, Segmentation::off);
   EXPECT_EQ(config->device, "bee1");
   EXPECT_EQ(config->gid_index, 3);
   EXPECT_EQ(config->log_level, "debug");
@@ -60,7 +62,7 @@ TEST(Config, ABadValueIsNamedWithItsVariable) {
       {"BEELINE_LANE", "local"},      {"BEELINE_PROVIDER", "mlx5"}, {"BEELINE_GID_INDEX", "-1"},
       {"BEELINE_GID_INDEX", "256"},   {"BEELINE_LOG", "loud"},      {"BEELINE_INFLIGHT_BYTES", "1X"},
       {"BEELINE_TIMEOUT", "0"},       {"BEELINE_TIMEOUT", "nan"},   {"BEELINE_TIMEOUT", "1e30"},
-      {"BEELINE_WARN_AFTER", "soon"}, {"BEELINE_ICRC", "lax"},
+      {"BEELINE_WARN_AFTER", "soon"}, {"BEELINE_ICRC", "lax"},      {"BEELINE_GSO", "1"},
   };
   for (const auto& [name, value] : bad) {
     const auto config = parse({{name, value}});
