@@ -15,8 +15,7 @@ if(BEELINE_SANITIZE)
   target_link_options(beeline_flags INTERFACE -fsanitize=${BEELINE_SANITIZE})
 endif()
 if(BEELINE_FUZZ)
-  target_compile_options(beeline_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
-  target_link_options(beeline_flags INTERFACE -fsanitize=address,undefined)
+  target_compile_options(beeline_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 if(BEELINE_TESTS)
@@ -60,9 +59,14 @@ function(beeline_test name)
     set(ARG_TIMEOUT 900)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  # Compiling a test takes longer than running it; what it tests is optimised in full.
-  target_compile_options(${name} PRIVATE -O1 -g1)
+  # Compiling a test takes longer than running it; what it tests is optimised, and looked at by every
+  # sanitizer, in full.
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} beeline_flags GTest::gtest GTest::gmock GTest::gtest_main)
+  if(BEELINE_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0 -g1 -fno-sanitize=fuzzer-no-link,undefined)
+  else()
+    target_compile_options(${name} PRIVATE -O1 -g1)
+  endif()
   gtest_discover_tests(${name} TEST_PREFIX "${name}:" DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_SERIAL})
 endfunction()

@@ -6,11 +6,14 @@ Usage: icrc_check.py FILE.pcap ...        (classic pcap; Ethernet, Linux cooked 
 Shares no code with Beeline, so that a mistake there does not confirm itself here. Prints one
 JSON object:
   {"files": 1, "packets": 32, "good": 32, "bad": 0, "truncated": 0, "other": 0, "probes": 0,
-   "payload_bytes": 24000, "opcodes": {"0x06": {"packets": 8, "payload_bytes": 8192}, ...},
+   "trains": 0, "packets_in_trains": 0, "payload_bytes": 24000, "opcodes": {"0x06": {"packets": 8, "payload_bytes": 8192}, ...},
    "errors": ["FILE: record 7: ..."]}
 `other` is what is no UDP datagram to port 4791; `probes` are the datagrams by which Beeline's processes
-learn the order of their sockets (src/port/udp/steering.h), which are no RoCE packets. Exit status 0 when there is at least one RoCE
-packet and every one of them is whole and right; 1 otherwise; 2 for wrong usage.
+learn the order of their sockets (src/port/udp/steering.h), which are no RoCE packets. `trains` are datagrams that the kernel was
+yet to cut (UDP_SEGMENT; captured before that): a capture does not say where, but the ICRC of the first packet is right under
+one length only. Each packet of a train is judged on its own, the k-th with the identification that it will get: that
+of the train, plus k. Exit status 0 when there is at least one RoCE packet and every one of them is whole and right; 1
+otherwise; 2 for wrong usage.
 """
 import json
 import struct
@@ -22,6 +25,7 @@ ETHERTYPES = {0x0800: 4, 0x86DD: 6}
 VLAN_TAGS = (0x8100, 0x88A8)
 MAX_ERRORS = 10
 BTH, ICRC = 12, 4
+LONGEST = 4096 + 64  # bytes of a packet, from BTH to ICRC, at the largest path MTU
 PROBE_BYTES, PROBE_MAGIC = 16, b"\xbe\xe1"  # and the first byte, the opcode of a RoCE packet, is 0xff
 
 # Extension headers behind BTH, in bytes, by the low five opcode bits of the connected services ...
@@ -143,10 +147,51 @@ def check_packet(version, ip):
     return opcode, payload, struct.pack("<I", crc) == packet[-ICRC:]
 
 
+def part(version, ip, udp, begin, end, place):
+    """The packet that the kernel cuts out of a train, from `begin` to `end` of the UDP payload."""
+    headers, length = bytearray(ip[:udp + 8]), end - begin + 8
+    if version == 4:
+        identification = struct.unpack_from(">H", ip, 4)[0]
+        struct.pack_into(">HH", headers, 2, udp + length, identification + place & 0xFFFF)
+    else:
+        struct.pack_into(">H", headers, 4, length)
+    struct.pack_into(">H", headers, udp + 4, length)
+    return bytes(headers) + ip[udp + 8 + begin:udp + 8 + end]
+
+
+def follows(first, other):
+    """Whether two packets may be neighbours of one queue pair: P_Key, destination and PSN."""
+    psn = int.from_bytes(first[9:12], "big") + 1 & 0xFFFFFF
+    return other[2:4] == first[2:4] and other[5:8] == first[5:8] and other[9:12] == psn.to_bytes(3, "big")
+
+
+def is_right(version, ip):
+    """None: it is no RoCE packet."""
+    try:
+        result = check_packet(version, ip)
+        return result and result[2]
+    except Malformed:
+        return False
+
+
+def cut(version, ip):
+    """The packets of a train that is to be cut yet; None when it is none."""
+    place = udp_of_ipv4(ip) if version == 4 else udp_of_ipv6(ip)
+    if place is None or len(ip) < place[1] or place[1] < place[0] + 8 + BTH + ICRC:
+        return None
+    udp, end = place
+    data = ip[udp + 8:end]
+    for size in range(BTH + ICRC, min(LONGEST, len(data) - BTH - ICRC) + 1, 4):
+        if follows(data, data[size:size + BTH]) and is_right(version, part(version, ip, udp, 0, size, 0)):
+            return [part(version, ip, udp, at, min(at + size, len(data)), number)
+                    for number, at in enumerate(range(0, len(data), size))]
+    return None
+
+
 class Summary:
     def __init__(self):
-        self.counts = dict.fromkeys(("files", "packets", "good", "bad", "truncated", "other", "probes",
-                                     "payload_bytes"), 0)
+        self.counts = dict.fromkeys(("files", "packets", "good", "bad", "truncated", "other", "probes", "trains",
+                                     "packets_in_trains", "payload_bytes"), 0)
         self.opcodes = {}
         self.errors = []
 
@@ -159,10 +204,25 @@ class Summary:
         network = network_layer(link, frame)
         if len(frame) < on_wire:
             return self.error("truncated", f"{where}: {len(frame)} of {on_wire} bytes captured")
-        result = check_packet(*network) if network else None
-        if result is None:
-            self.counts["other"] += 1
+        if network and is_right(*network) is False and (parts := cut(*network)):
+            self.counts["trains"] += 1
+            self.counts["packets_in_trains"] += len(parts)
+            for number, packet in enumerate(parts):
+                self.add_packet(f"{where}, part {number}", network[0], packet)
             return None
+        return self.add_packet(where, *network) if network else self.add_other()
+
+    def add_other(self):
+        self.counts["other"] += 1
+
+    def add_packet(self, where, version, ip):
+        try:
+            result = check_packet(version, ip)
+        except Malformed as problem:
+            self.counts["packets"] += 1
+            return self.error("bad", f"{where}: {problem}")
+        if result is None:
+            return self.add_other()
         opcode, payload, right = result
         self.counts["packets"] += 1
         if not right:

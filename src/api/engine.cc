@@ -11,7 +11,7 @@ namespace {
 
 Result<std::unique_ptr<nic::Card>> make_card(const Config& config) {
   BEELINE_TRY(const auto interfaces, port::list_interfaces());
-  BEELINE_TRY(auto port, port::make_udp_port(config.icrc));
+  BEELINE_TRY(auto port, port::make_udp_port(config.icrc, config.segmentation));
   return nic::Card::create(config, std::move(port), interfaces);
 }
 

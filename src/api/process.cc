@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "api/counters_file.h"
 #include "api/engine.h"
 #include "base/log.h"
 #include "base/unknown_variables.h"
@@ -60,6 +61,7 @@ Result<std::unique_ptr<Process>> make_process() {
   process->card = std::move(engine.card);
   process->provider = std::move(engine.provider);
   process->soft = engine.soft;
+  if (!process->config.counters_file.empty()) write_counters_at_exit(process->config.counters_file);
   return process;
 }
 

@@ -59,6 +59,18 @@ Result<void> set_icrc(Config& config, std::string_view name, const std::string& 
   return {};
 }
 
+Result<void> set_segmentation(Config& config, std::string_view name, const std::string& text) {
+  if (text == "auto")
+    config.segmentation = Segmentation::automatic;
+  else if (text == "on")
+    config.segmentation = Segmentation::on;
+  else if (text == "off")
+    config.segmentation = Segmentation::off;
+  else
+    return fail(Errc::invalid_argument, "{}={}: give auto, on or off", name, text);
+  return {};
+}
+
 Result<void> set_device(Config& config, std::string_view, const std::string& text) {
   config.device = text;
   return {};
@@ -89,6 +101,11 @@ Result<void> set_inflight(Config& config, std::string_view name, const std::stri
   return {};
 }
 
+Result<void> set_counters(Config& config, std::string_view, const std::string& text) {
+  config.counters_file = text;
+  return {};
+}
+
 Result<void> set_timeout(Config& config, std::string_view name, const std::string& text) {
   BEELINE_TRY(config.operation_timeout, parse_seconds(name, text));
   return {};
@@ -109,10 +126,14 @@ constexpr Row rows[] = {
     {{"BEELINE_PROVIDER", "auto, soft, system", "where verbs come from"}, set_provider},
     {{"BEELINE_ICRC", "auto, plain, strict", "strict: check received packets against their IP header too"},
      set_icrc},
+    {{"BEELINE_GSO", "auto, on, off", "whether runs of packets leave in one piece (UDP_SEGMENT)"},
+     set_segmentation},
     {{"BEELINE_DEVICE", "a device name", "device where none is named"}, set_device},
     {{"BEELINE_GID_INDEX", "0 … 255", "GID index on that device"}, set_gid_index},
     {{"BEELINE_LOG", "trace … off", "what goes to standard error"}, set_log},
     {{"BEELINE_INFLIGHT_BYTES", "bytes, also 64K, 1M", "unacknowledged payload per process"}, set_inflight},
+    {{"BEELINE_COUNTERS", "a file", "what each process's card moved is appended at its end, as JSON"},
+     set_counters},
     {{"BEELINE_TIMEOUT", "seconds", "how long a collective may take"}, set_timeout},
     {{"BEELINE_WARN_AFTER", "seconds", "when a late peer is named in a warning"}, set_warn_after},
 };

@@ -18,6 +18,7 @@ namespace beeline {
 enum class Lane : std::uint8_t { automatic, wire };
 enum class Provider : std::uint8_t { automatic, soft, system };
 enum class IcrcCheck : std::uint8_t { automatic, plain, strict };
+enum class Segmentation : std::uint8_t { automatic, on, off };
 
 struct Config {
   // BEELINE_LANE=auto|wire: wire sends RC traffic between processes of one host
@@ -28,6 +29,9 @@ struct Config {
   // BEELINE_ICRC=auto|plain|strict: strict sees received IPv4 headers (a raw socket: CAP_NET_RAW) and checks
   // every ICRC exactly; plain accepts any IP identification that explains it; auto: strict if we may.
   IcrcCheck icrc = IcrcCheck::automatic;
+  // BEELINE_GSO=auto|on|off: whether runs of packets of a flow leave as one piece that the kernel, or the
+  // device, cuts (UDP_SEGMENT); auto: where the cut packets are known to be numbered as their ICRC says.
+  Segmentation segmentation = Segmentation::automatic;
   // BEELINE_DEVICE=bee1: the device where a call or command names none; empty: the first usable one.
   std::string device;
   // BEELINE_GID_INDEX: GID index on that device; unset: ranked choice.
@@ -36,6 +40,9 @@ struct Config {
   std::string log_level = "warning";
   // BEELINE_INFLIGHT_BYTES: unacknowledged payload allowed per process; 0: from the receive buffer.
   std::size_t inflight_bytes = 0;
+  // BEELINE_COUNTERS: file that a process appends to, at its end, what its card moved, as a line of JSON;
+  // empty: none.
+  std::string counters_file;
   // BEELINE_TIMEOUT: seconds that a collective may take before it fails.
   Duration operation_timeout = 30min;
   // BEELINE_WARN_AFTER: seconds until a late peer is named in a warning.

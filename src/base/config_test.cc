@@ -28,23 +28,27 @@ TEST(Config, EveryVariableOfTheTableIsRead) {
   const auto config = parse({{"BEELINE_LANE", "wire"},
                              {"BEELINE_PROVIDER", "soft"},
                              {"BEELINE_ICRC", "strict"},
+                             {"BEELINE_GSO", "off"},
                              {"BEELINE_DEVICE", "bee1"},
                              {"BEELINE_GID_INDEX", "3"},
                              {"BEELINE_LOG", "debug"},
                              {"BEELINE_INFLIGHT_BYTES", "64K"},
+                             {"BEELINE_COUNTERS", "/tmp/counters"},
                              {"BEELINE_TIMEOUT", "2.5"},
                              {"BEELINE_WARN_AFTER", "1"}});
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->lane, Lane::wire);
   EXPECT_EQ(config->provider, Provider::soft);
   EXPECT_EQ(config->icrc, IcrcCheck::strict);
+  EXPECT_EQ(config->segmentation, Segmentation::off);
   EXPECT_EQ(config->device, "bee1");
   EXPECT_EQ(config->gid_index, 3);
   EXPECT_EQ(config->log_level, "debug");
   EXPECT_EQ(config->inflight_bytes, 65536u);
+  EXPECT_EQ(config->counters_file, "/tmp/counters");
   EXPECT_EQ(config->operation_timeout, 2500ms);
   EXPECT_EQ(config->warn_after, 1s);
-  EXPECT_EQ(config_variables().size(), 9u) << "a variable was added: read it here too";
+  EXPECT_EQ(config_variables().size(), 10u) << "a variable was added: read it here too";
 }
 
 TEST(Config, AnEmptyVariableCountsAsUnset) {
@@ -58,7 +62,7 @@ TEST(Config, ABadValueIsNamedWithItsVariable) {
       {"BEELINE_LANE", "local"},      {"BEELINE_PROVIDER", "mlx5"}, {"BEELINE_GID_INDEX", "-1"},
       {"BEELINE_GID_INDEX", "256"},   {"BEELINE_LOG", "loud"},      {"BEELINE_INFLIGHT_BYTES", "1X"},
       {"BEELINE_TIMEOUT", "0"},       {"BEELINE_TIMEOUT", "nan"},   {"BEELINE_TIMEOUT", "1e30"},
-      {"BEELINE_WARN_AFTER", "soon"}, {"BEELINE_ICRC", "lax"},
+      {"BEELINE_WARN_AFTER", "soon"}, {"BEELINE_ICRC", "lax"},      {"BEELINE_GSO", "1"},
   };
   for (const auto& [name, value] : bad) {
     const auto config = parse({{name, value}});

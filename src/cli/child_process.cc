@@ -14,8 +14,7 @@
 namespace beeline::cli {
 namespace {
 
-[[noreturn]] void become(std::vector<char*>& words, const sigset_t& mask, pid_t parent, int report) {
-  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+[[noreturn]] void become(std::vector<char*>& words, pid_t parent, int report) {
   // The parent may have died before it could be watched.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent) ::_exit(1);
   ::execvp(words[0], words.data());
@@ -42,6 +41,15 @@ SignalRelay::SignalRelay() {
        {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT})
     ::sigdelset(&relayed_, own);
   ::sigprocmask(SIG_BLOCK, &relayed_, &before_);
+  // Whoever ignores it learns of no end: the kernel takes children away unasked, without a signal (wait(2)).
+  struct sigaction usual {};
+  usual.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &usual, &end_of_child_before_);
+}
+
+void SignalRelay::restore() const {
+  ::sigaction(SIGCHLD, &end_of_child_before_, nullptr);
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
 Result<int> SignalRelay::run(const std::vector<std::string>& words) {
@@ -55,7 +63,10 @@ Result<int> SignalRelay::run(const std::vector<std::string>& words) {
   const pid_t self = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return fail_errno(errno, "fork");
-  if (child == 0) become(arguments, before_, self, writes.get());
+  if (child == 0) {
+    restore();
+    become(arguments, self, writes.get());
+  }
   writes.reset();
   const int error = error_of_start(reads.get());
 
@@ -66,6 +77,8 @@ Result<int> SignalRelay::run(const std::vector<std::string>& words) {
     // What the terminal sends, it sends to the child as well.
     if (signal.si_code != SI_KERNEL) ::kill(child, signal.si_signo);
   }
+  if (error == ENOENT)
+    return fail(Errc::not_found, "{}: the interpreter that it names is not there", words[0]);
   if (error != 0) return fail_errno(error, words[0]);
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

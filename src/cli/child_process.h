@@ -21,7 +21,10 @@ class SignalRelay {
   Result<int> run(const std::vector<std::string>& words);
 
  private:
+  void restore() const;
+
   sigset_t relayed_{}, before_{};
+  struct sigaction end_of_child_before_ {};
 };
 
 }  // namespace beeline::cli

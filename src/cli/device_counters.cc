@@ -15,17 +15,18 @@ constexpr const char* tx_bytes = "tx_bytes";
 constexpr const char* rx_packets = "rx_packets";
 constexpr const char* tx_packets = "tx_packets";
 
-// Names of a port's counters that say the same as an interface's, and their unit in ours.
+// Names of a port's counters that say the same as an interface's, and their unit in ours: those of the
+// kernel's RDMA core, of rdma_rxe and of EFA.
 struct PortName {
   const char* kernel;
   const char* ours;
   std::uint64_t factor;
 };
 constexpr PortName port_names[] = {
-    {"port_rcv_data", rx_bytes, 4},
-    {"port_xmit_data", tx_bytes, 4},
-    {"port_rcv_packets", rx_packets, 1},
-    {"port_xmit_packets", tx_packets, 1},
+    {"port_rcv_data", rx_bytes, 4},      {"port_xmit_data", tx_bytes, 4},
+    {"port_rcv_packets", rx_packets, 1}, {"port_xmit_packets", tx_packets, 1},
+    {"rcvd_pkts", rx_packets, 1},        {"sent_pkts", tx_packets, 1},
+    {"rx_pkts", rx_packets, 1},          {"tx_pkts", tx_packets, 1},
 };
 
 std::optional<std::uint64_t> read_number(const fs::path& path) {
@@ -44,10 +45,14 @@ void add(std::map<std::string, std::uint64_t>& values, const std::string& name, 
   values[name] = value;
 }
 
+// Among the counters, but none: for how many milliseconds the kernel takes what it read for fresh.
+constexpr const char* lifespan = "lifespan";
+
 void read_directory(const fs::path& directory, std::map<std::string, std::uint64_t>& values) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored))
-    if (const auto value = read_number(entry.path())) add(values, entry.path().filename(), *value);
+    if (const auto value = read_number(entry.path()); value && entry.path().filename() != lifespan)
+      add(values, entry.path().filename(), *value);
 }
 
 bool is_named_for_a_rate(const std::string& name) {

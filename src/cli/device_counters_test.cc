@@ -43,6 +43,14 @@ TEST_F(DeviceCountersTest, APortCountsInWordsAndWeInBytes) {
   EXPECT_EQ(counters.source, "port counters");
 }
 
+TEST_F(DeviceCountersTest, TheKernelsSoftwareCardCountsPackets) {
+  write("class/infiniband/mlx5_0/ports/1/hw_counters/sent_pkts", "20\n");
+  write("class/infiniband/mlx5_0/ports/1/hw_counters/rcvd_pkts", "8\n");
+  write("class/infiniband/mlx5_0/ports/1/hw_counters/lifespan", "12\n");
+  const std::map<std::string, std::uint64_t> expected = {{"tx_packets", 20}, {"rx_packets", 8}};
+  EXPECT_EQ(read_counters(card_, sys_).values, expected);
+}
+
 TEST_F(DeviceCountersTest, ACardInSoftwareHasThoseOfItsInterface) {
   write("class/net/eth0/statistics/tx_bytes", "5\n");
   const DeviceCounters counters = read_counters(card_, sys_);

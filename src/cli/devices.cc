@@ -8,6 +8,7 @@
 #include "cli/device_counters.h"
 #include "cli/devices_text.h"
 #include "cli/engine.h"
+#include "port/udp/trains.h"
 
 namespace beeline::cli {
 namespace {
@@ -46,6 +47,16 @@ void watch(const std::vector<verbs::DeviceSummary>& devices, const DevicesArgume
   }
 }
 
+std::vector<TrainView> train_views(const Engine& engine) {
+  std::vector<TrainView> views;
+  for (const nic::Device& device : engine.card->devices())
+    for (const Gid& address : device.gids) {
+      const port::TrainRule rule = port::train_rule(engine.config.segmentation, address);
+      views.push_back({device.name, to_string(address), rule.reason, rule.allowed});
+    }
+  return views;
+}
+
 void list(const std::vector<verbs::DeviceSummary>& devices, const Engine& engine,
           const DevicesArguments& typed) {
   std::vector<DeviceView> views;
@@ -58,11 +69,12 @@ void list(const std::vector<verbs::DeviceSummary>& devices, const Engine& engine
   std::fputs(devices_table(views).c_str(), stdout);
   if (!typed.verbose) return;
   for (const DeviceView& view : views) std::fputs(counters_text(view.counters).c_str(), stdout);
-  if (engine.card)
-    std::fputs(card_text(engine.card->limits(), engine.card->counters(), engine.card->port_counters(),
-                         engine.card->checks_icrc_strictly())
-                   .c_str(),
-               stdout);
+  if (!engine.card) return;
+  std::fputs(card_text(engine.card->limits(), engine.card->counters(), engine.card->port_counters(),
+                       engine.card->checks_icrc_strictly())
+                 .c_str(),
+             stdout);
+  std::fputs(trains_text(train_views(engine)).c_str(), stdout);
 }
 
 void run(const DevicesArguments& typed) {

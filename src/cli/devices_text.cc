@@ -150,7 +150,19 @@ std::string card_text(const nic::Limits& limits, const nic::CardCounters& counte
                          {"hand-overs of what we had", port.handed_over_twice},
                          {"datagrams with an odd IP header: dropped", port.ip_header_odd},
                          {"datagrams cut short", port.truncated},
-                         {"datagrams that could not be sent", port.send_failures}});
+                         {"datagrams that could not be sent", port.send_failures},
+                         {"trains of packets sent", port.trains_sent},
+                         {"  packets in them", port.packets_in_trains},
+                         {"  refused by the kernel, and sent apart", port.trains_refused},
+                         {"trains received", port.trains_received + counters.trains_received}});
+  return text;
+}
+
+std::string trains_text(const std::vector<TrainView>& addresses) {
+  std::string text = "\nSegmentation: whether runs of packets leave in one piece, which the kernel cuts\n";
+  for (const TrainView& view : addresses)
+    text += fmt::format("  {} {}: {} ({})\n", view.device, view.address, view.allowed ? "on" : "off",
+                        view.reason);
   return text;
 }
 

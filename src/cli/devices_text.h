@@ -22,5 +22,11 @@ std::string devices_json(const std::vector<DeviceView>& devices);
 // Limits and counters of the software card in this process.
 std::string card_text(const nic::Limits& limits, const nic::CardCounters& counters,
                       const port::PortCounters& port, bool strict);
+// Whether runs of packets leave from an address in one piece (UDP_SEGMENT).
+struct TrainView {
+  std::string device, address, reason;
+  bool allowed = false;
+};
+std::string trains_text(const std::vector<TrainView>& addresses);
 
 }  // namespace beeline::cli

@@ -86,5 +86,12 @@ TEST(CardText, SaysHowPacketsAreCheckedAndCountsThem) {
   EXPECT_NE(text.find("datagrams cut short                         89"), std::string::npos) << text;
 }
 
+TEST(TrainsText, SaysOnOrOffAndWhy) {
+  const std::string text = trains_text({{"bee0", "10.0.0.1", "the kernel cuts for eth0", true},
+                                        {"bee1", "10.1.0.1", "BEELINE_GSO=off", false}});
+  EXPECT_NE(text.find("bee0 10.0.0.1: on (the kernel cuts for eth0)"), std::string::npos) << text;
+  EXPECT_NE(text.find("bee1 10.1.0.1: off (BEELINE_GSO=off)"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace beeline::cli

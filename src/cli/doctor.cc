@@ -13,6 +13,7 @@
 #include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/doctor_peer.h"
+#include "cli/doctor_ranks.h"
 #include "doctor/host/live.h"
 #include "doctor/host/merge.h"
 #include "doctor/host/recording.h"
@@ -31,6 +32,7 @@ struct Arguments {
   std::string only, explain, root, record;
   std::vector<std::string> merge, logs;
   PeerArguments peer;
+  RankArguments ranks;
 };
 
 std::string host_name() {
@@ -64,14 +66,15 @@ std::string read_report(const std::string& path) {
   return text.str();
 }
 
-void merge(const std::vector<std::string>& paths) {
+void merge(const Arguments& typed) {
+  if (typed.merge.size() < 2) give_up({Errc::invalid_argument, "--merge needs at least two reports"});
   std::vector<doctor::NamedText> reports;
-  reports.reserve(paths.size());
-  for (const auto& path : paths) reports.push_back({path, read_report(path)});
-  const auto merged = doctor::merge_reports(reports);
-  if (!merged) give_up(merged.error());
-  print(merged->text);
-  if (merged->differs) throw CLI::RuntimeError(2);
+  reports.reserve(typed.merge.size());
+  for (const auto& path : typed.merge) reports.push_back({path, read_report(path)});
+  const auto compared = doctor::compare_reports(reports, doctor::SameHost::keep);
+  if (!compared) give_up(compared.error());
+  print(typed.json ? doctor::to_json(*compared) : doctor::to_text(*compared, {colourful(), typed.verbose}));
+  if (const int status = doctor::exit_status(*compared); status != 0) throw CLI::RuntimeError(status);
 }
 
 void explain(const std::string& id) {
@@ -101,6 +104,7 @@ void record(const Arguments& typed, const doctor::Readings& readings) {
 void examine(const Arguments& typed) {
   const auto chosen = doctor::choose_checks(typed.only);
   if (!chosen) give_up(chosen.error());
+  const auto job = typed.record.empty() ? job_to_compare(typed.ranks) : std::nullopt;
   std::unique_ptr<doctor::Evidence> host;
   if (typed.root.empty()) {
     host = std::make_unique<doctor::LiveHost>(given_facts());
@@ -112,6 +116,7 @@ void examine(const Arguments& typed) {
   doctor::Recorder recorder(*host);
   const auto report = doctor::examine_host(recorder, *chosen);
   if (!typed.record.empty()) return record(typed, recorder.readings());
+  if (job) return compare_ranks(typed.ranks, *job, report, typed.json, {colourful(), typed.verbose});
   print(typed.json ? doctor::to_json(report) : doctor::to_text(report, {colourful(), typed.verbose}));
   if (const int status = doctor::exit_status(report); status != 0) throw CLI::RuntimeError(status);
 }
@@ -153,7 +158,7 @@ void start(const Arguments& typed) {
         {Errc::in_use, "--record " + typed.record + ": there is such a file already; --force replaces it"});
   if (typed.list) return print(doctor::list_checks() + doctor::peer::list_peer_checks());
   if (!typed.explain.empty()) return explain(typed.explain);
-  if (!typed.merge.empty()) return merge(typed.merge);
+  if (!typed.merge.empty()) return merge(typed);
   if (!typed.logs.empty()) return diagnose_logs(typed);
   if (typed.peer.listens()) return run_listener(typed.peer, given_facts);
   if (typed.peer.wanted())
@@ -171,10 +176,11 @@ constexpr auto footer =
     "  beeline doctor --explain roce.dscp      what a check looks at, and where it comes from\n"
     "  beeline doctor --record host.tar.zst --pseudonymise      for somebody else to read\n"
     "  beeline doctor --root host.tar.zst      reads such a recording\n"
-    "  srun --ntasks-per-node=1 sh -c 'beeline doctor --json >$(hostname).json'\n"
+    "  srun --ntasks-per-node=1 beeline doctor         only what differs between the hosts\n"
+    "  mpirun --map-by ppr:1:node beeline doctor       the same\n"
     "  beeline doctor --log rank*.log          what a job's logs say: who failed first, and why\n"
     "  kubectl logs job/train | beeline doctor --log -\n"
-    "  beeline doctor --merge *.json           only what differs between the hosts\n"
+    "  beeline doctor --merge *.json           what differs between reports that --json wrote\n"
     "  beeline doctor --listen                 waits for doctors of other hosts; then, on one of those:\n"
     "  beeline doctor --peer node2 node3       compares and tests each rail with them\n"
     "  beeline doctor --peer node2 --ssh       the same; starts the listener there itself\n";
@@ -211,9 +217,13 @@ void add_doctor(CLI::App& app) {
   merge->excludes(root)->excludes(record);
   log->excludes(root)->excludes(record)->excludes(merge);
   add_peer_options(*command, typed->peer);
+  add_rank_options(*command, typed->ranks);
   for (const auto* alone : {"--peer", "--listen"})
     for (const auto* other : {"--root", "--record", "--merge", "--only", "--log"})
       command->get_option(alone)->excludes(command->get_option(other));
+  for (const auto* together : {"--compare", "--rendezvous", "--rank"})
+    for (const auto* other : {"--record", "--merge", "--log", "--peer", "--listen", "--list", "--explain"})
+      command->get_option(together)->excludes(command->get_option(other));
   command->callback([typed] { start(*typed); });
 }
 

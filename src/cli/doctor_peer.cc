@@ -21,6 +21,7 @@
 #include "doctor/host/report.h"
 #include "doctor/peer/checks.h"
 #include "doctor/peer/listener.h"
+#include "doctor/printable.h"
 
 extern char** environ;
 
@@ -77,9 +78,9 @@ class RemoteListener {
   RemoteListener& operator=(const RemoteListener&) = delete;
   ~RemoteListener() {
     channel_.reset();  // it ends when its input does
-    const auto deadline = peer::monotonic_now() + end_timeout;
+    const auto deadline = monotonic_now() + end_timeout;
     while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
-      if (peer::monotonic_now() > deadline) {
+      if (monotonic_now() > deadline) {
         ::kill(pid_, SIGKILL);
         ::waitpid(pid_, nullptr, 0);
         return;
@@ -159,7 +160,7 @@ void run_listener(const PeerArguments& typed, const Facts& facts) {
   listener->run(
       host,
       [](const std::string& line) {
-        std::printf("%s\n", peer::tame(line).c_str());
+        std::printf("%s\n", doctor::printable(line).c_str());
         std::fflush(stdout);
       },
       never);

@@ -157,8 +157,23 @@ doctor "doctor of a group" --only host,nic.mtu --json
 prints '"version": 1'
 prints '"id": "nic.mtu"'
 cp "$work/out" "$work/host.json"
-expect 0 "two equal hosts" "$beeline" doctor --merge "$work/host.json" "$work/host.json"
+doctor "two equal hosts" --merge "$work/host.json" "$work/host.json"
 prints '^nothing differs'
+doctor "the same as JSON" --merge "$work/host.json" "$work/host.json" --json
+prints '"differences": \[\]'
+# As a rank of a job.
+expect 1 "compare with nobody" "$beeline" doctor --compare
+says 'nothing to compare with: no launcher'
+expect 1 "an environment that makes no sense" env PMI_RANK=7 PMI_SIZE=3 "$beeline" doctor --only host
+says 'PMI_RANK=7: a launcher writes a number from 0 to 2 there; --no-compare'
+doctor "the same, alone" --only host --no-compare
+expect 1 "a launcher that tells nothing" env PMI_RANK=1 PMI_SIZE=3 "$beeline" doctor --only host
+says 'does not tell where rank 0 is: give --rendezvous HOST:PORT'
+expect 1 "no meeting point" "$beeline" doctor --only host --rank 1 --size 2 --rendezvous nowhere
+says "'nowhere' is no meeting point"
+expect 1 "a rank too many" "$beeline" doctor --only host --rank 2 --size 2 --rendezvous localhost:9
+says 'ranks count from 0'
+expect usage "compare and record" "$beeline" doctor --compare --record "$work/x"
 doctor "no escape sequences in a file" -v
 grep -q "$(printf '\033')" "$work/out" && fail "doctor: escape sequences in a file"
 expect 0 "record" "$beeline" doctor --record "$work/host.tar.zst" --pseudonymise

@@ -39,7 +39,7 @@ CardImpl::~CardImpl() {
   if (abandoned_) return;
   thread_.reset();
   if (const CardCounters counted = counters(); counted.received + counted.sent != 0)
-    logger()->debug("the card, as it ends: {}", describe(counted));
+    logger()->debug("the card, as it ends: {}", describe(counted, port_counters()));
   while (!queue_pairs_.empty()) (void)destroy_qp(queue_pairs_.begin()->first);
 }
 

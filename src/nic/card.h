@@ -49,9 +49,10 @@ struct Limits {
 struct CardCounters {
   std::uint64_t received = 0;
   std::uint64_t icrc_exact = 0, icrc_affine = 0, icrc_bad = 0;
-  std::uint64_t malformed = 0;      // parse errors, all kinds
-  std::uint64_t no_queue_pair = 0;  // no such QPN here
-  std::uint64_t wrong_peer = 0;     // not from the queue pair's peer, or not to its address
+  std::uint64_t trains_received = 0;  // that came whole, and were cut here (strict checking)
+  std::uint64_t malformed = 0;        // parse errors, all kinds
+  std::uint64_t no_queue_pair = 0;    // no such QPN here
+  std::uint64_t wrong_peer = 0;       // not from the queue pair's peer, or not to its address
   std::uint64_t management_received = 0, management_sent = 0;  // datagrams of queue pair 1
   std::uint64_t management_odd = 0;                            // to queue pair 1, but none of its datagrams
   std::uint64_t sent = 0, send_faults = 0, send_no_room = 0;

@@ -19,5 +19,15 @@ TEST(Describe, NamesTroubleOnlyWhereThereIsSome) {
       "full");
 }
 
+TEST(Describe, SaysHowManyPacketsLeftInTrains) {
+  CardCounters counters;
+  counters.sent = 9;
+  port::PortCounters port;
+  port.trains_sent = 2;
+  port.packets_in_trains = 8;
+  EXPECT_EQ(describe(counters, port),
+            "0 packets received (0 bytes), 9 sent (0 bytes); 8 of those sent left in 2 trains");
+}
+
 }  // namespace
 }  // namespace beeline::nic

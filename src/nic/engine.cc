@@ -9,7 +9,7 @@ Engine::Engine(port::Port& port, RegionTable& regions)
       management_(port, counters_),
       queue_pairs_(port.slot()),
       receiver_(queue_pairs_, management_, counters_),
-      batch_(regions, counters_) {}
+      batch_(port, regions, counters_) {}
 
 void Engine::Exclusive::add(QueuePair& qp) {
   engine_.queue_pairs_.insert(qp.qpn, &qp);
@@ -96,7 +96,7 @@ bool Engine::round(bool may_receive) {
 bool Engine::receive(TimePoint now) {
   const std::size_t n = port_.receive(arrived_);
   for (const port::InPacket& datagram : std::span(arrived_).first(n))
-    if (QueuePair* qp = receiver_.take(datagram, now)) run_queue_.push(*qp);
+    receiver_.take(datagram, now, [this](QueuePair& qp) { run_queue_.push(qp); });
   return n > 0;
 }
 
@@ -139,7 +139,7 @@ void Engine::transmit(TimePoint now) {
     const std::size_t quota = std::max<std::size_t>(8, TxBatch::max_packets / turns);
     for (std::size_t i = 0; i < turns && batch_.room() > 0; ++i)
       if (!give_turn(quota, now)) break;
-    if (!batch_.flush(port_, now, [&](QueuePair& qp) { after_turn(qp, now); })) {
+    if (!batch_.flush(now, [&](QueuePair& qp) { after_turn(qp, now); })) {
       stalled_until_ = now + no_room_pause;
       return;
     }

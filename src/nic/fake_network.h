@@ -48,6 +48,11 @@ class FakeNetwork {
     return {std::chrono::steady_clock::now().time_since_epoch().count()};
   }
   std::uint64_t carried() const { return carried_; }  // datagrams that were handed to the network
+  // Trains: how long they may be; whether they are refused; whether they arrive uncut, as at a raw socket.
+  // With trains, ports see the IP identification.
+  std::size_t train_max = 1;
+  bool refuse_trains = false, deliver_whole = false;
+  std::uint64_t trains = 0, trains_refused = 0;  // gone out, and not
   // Called when the headers and the ICRC of a packet are done, before its payload is gathered.
   std::function<void(const port::OutPacket&)> before_gather;
 
@@ -66,6 +71,7 @@ class FakeNetwork {
     std::uint16_t source_port = 0;
     std::vector<std::byte> bytes;
     std::optional<std::uint16_t> ip_id = {};
+    bool may_be_train = false;
   };
 
   void carry(Datagram datagram);
@@ -100,14 +106,24 @@ class FakePort final : public port::Port {
   }
   std::size_t receive_buffer_bytes() const override { return std::size_t{256} * 1024; }
 
+  std::size_t train_max(const IpAddress&) const override { return network_.train_max; }
+
   std::size_t send(std::span<port::OutPacket> packets) override {
     const std::lock_guard lock(network_.mutex_);
     std::size_t sent = 0;
     bool full = false;
-    for (port::OutPacket& packet : packets) {
+    for (std::size_t i = 0; i < packets.size();) {
+      std::size_t length = 1;
+      while (i + length < packets.size() && packets[i + length].place == length) ++length;
       full = full || network_.random_.chance(network_.faults_.no_room);
-      packet.status = full ? port::SendStatus::no_room : gather(packet);
-      if (packet.status == port::SendStatus::sent) ++sent;
+      if (full || !send_message(packets.subspan(i, length))) {
+        for (port::OutPacket& packet : packets.subspan(i))
+          packet.status = full ? port::SendStatus::no_room : port::SendStatus::train_refused;
+        break;
+      }
+      for (const port::OutPacket& packet : packets.subspan(i, length))
+        sent += packet.status == port::SendStatus::sent ? 1u : 0u;
+      i += length;
     }
     counters_.datagrams_sent += sent;
     return sent;
@@ -124,6 +140,7 @@ class FakePort final : public port::Port {
                                      datagram.bytes, false};
       out[handed_out_.size() - 1].ip_header_seen = datagram.ip_id.has_value();
       out[handed_out_.size() - 1].ip_id = datagram.ip_id.value_or(0);
+      out[handed_out_.size() - 1].may_be_train = datagram.may_be_train;
     }
     counters_.datagrams_received += handed_out_.size();
     return handed_out_.size();
@@ -160,18 +177,46 @@ class FakePort final : public port::Port {
  private:
   friend class FakeNetwork;
 
+  // One packet, or a train. False: a train, and it does not go.
+  bool send_message(std::span<port::OutPacket> packets) {
+    std::vector<FakeNetwork::Datagram> datagrams;
+    for (port::OutPacket& packet : packets) {
+      datagrams.push_back({packet.source, packet.destination, packet.source_port, {}});
+      if (network_.train_max > 1) datagrams.back().ip_id = packet.place;
+      packet.status = gather(packet, datagrams.back().bytes);
+    }
+    const bool faulty = std::any_of(packets.begin(), packets.end(), [](const port::OutPacket& packet) {
+      return packet.status == port::SendStatus::fault;
+    });
+    const bool train = packets.size() > 1;
+    if (train && (faulty || network_.refuse_trains)) {
+      ++network_.trains_refused;
+      return false;
+    }
+    if (faulty) return true;
+    network_.trains += train ? 1 : 0;
+    if (train && network_.deliver_whole) {
+      for (std::size_t i = 1; i < datagrams.size(); ++i)
+        datagrams[0].bytes.insert(datagrams[0].bytes.end(), datagrams[i].bytes.begin(),
+                                  datagrams[i].bytes.end());
+      datagrams.resize(1);
+    }
+    for (FakeNetwork::Datagram& datagram : datagrams) {
+      datagram.may_be_train = network_.deliver_whole;
+      network_.carry(std::move(datagram));
+    }
+    return true;
+  }
+
   // As the kernel does: memory that is not there is an error, not a crash.
-  port::SendStatus gather(const port::OutPacket& packet) {
+  port::SendStatus gather(const port::OutPacket& packet, std::vector<std::byte>& bytes) {
     if (network_.before_gather) network_.before_gather(packet);
-    FakeNetwork::Datagram datagram{packet.source, packet.destination, packet.source_port, {}};
     for (const iovec& piece : packet.pieces) {
-      const std::size_t before = datagram.bytes.size();
-      datagram.bytes.resize(before + piece.iov_len);
-      if (!copy_guarded(datagram.bytes.data() + before, static_cast<const std::byte*>(piece.iov_base),
-                        piece.iov_len))
+      const std::size_t before = bytes.size();
+      bytes.resize(before + piece.iov_len);
+      if (!copy_guarded(bytes.data() + before, static_cast<const std::byte*>(piece.iov_base), piece.iov_len))
         return port::SendStatus::fault;
     }
-    network_.carry(std::move(datagram));
     return port::SendStatus::sent;
   }
 

@@ -30,11 +30,12 @@ Flow flow_of(const proto::TxDesc& desc, const Route& route) {
   return {route.local, route.remote, route.source_port};
 }
 
-wire::IpUdp ip_udp_of(const Flow& flow, std::size_t datagram_bytes) {
+wire::IpUdp ip_udp_of(const Flow& flow, std::size_t datagram_bytes, std::uint8_t place_in_train) {
   wire::IpUdp ip_udp;
   ip_udp.source = flow.local;
   ip_udp.destination = flow.remote;
   ip_udp.source_port = flow.source_port;
+  ip_udp.ip_id = place_in_train;
   ip_udp.udp_payload_bytes = static_cast<std::uint16_t>(datagram_bytes);
   return ip_udp;
 }
@@ -45,8 +46,8 @@ bool copies_payload(const proto::TxDesc& desc) {
 
 }  // namespace
 
-TxBatch::TxBatch(RegionTable& regions, CardCounters& counters)
-    : regions_(regions), counters_(counters), packets_(max_packets), descs_(max_packets) {}
+TxBatch::TxBatch(port::Port& port, RegionTable& regions, CardCounters& counters)
+    : port_(port), regions_(regions), counters_(counters), packets_(max_packets), descs_(max_packets) {}
 
 bool TxBatch::add(QueuePair& qp, std::unique_lock<std::mutex>& lock, std::size_t quota, TimePoint now,
                   std::size_t& payload_bytes) {
@@ -63,6 +64,7 @@ bool TxBatch::add(QueuePair& qp, std::unique_lock<std::mutex>& lock, std::size_t
   share.built = 0;
   desc_count_ += polled;
   payload_bytes = 0;
+  train_.begin(polled > 1 && qp.route.known ? port_.train_max(qp.route.local) : 1);
   while (share.built < polled && build(descs[share.built], qp))
     payload_bytes += descs[share.built++].payload_bytes;
   return true;
@@ -76,9 +78,12 @@ bool TxBatch::build(const proto::TxDesc& desc, const QueuePair& qp) {
   const std::size_t pad_bytes = desc.headers.bth.pad_count;
   const std::size_t trailer_bytes = pad_bytes + wire::icrc_bytes;
   const Flow flow = flow_of(desc, qp.route);
-  wire::Icrc crc(ip_udp_of(flow, header_bytes + desc.payload_bytes + trailer_bytes));
-  crc.update_headers(Bytes(packet.buffer).first(header_bytes));
   const bool copied = copies_payload(desc);
+  packet.bytes = header_bytes + desc.payload_bytes + trailer_bytes;
+  const std::uint8_t place = train_.place_of({packet.bytes, copied ? 1 : desc.ref_count + std::size_t{2},
+                                              desc.headers.bth.psn, desc.path, desc.must_copy});
+  wire::Icrc crc(ip_udp_of(flow, packet.bytes, place));
+  crc.update_headers(Bytes(packet.buffer).first(header_bytes));
   std::byte* payload = packet.buffer.data() + header_bytes;
   std::byte* trailer = copied ? payload + desc.payload_bytes : payload;
   packet.use_count = 0;
@@ -86,7 +91,7 @@ bool TxBatch::build(const proto::TxDesc& desc, const QueuePair& qp) {
   if (copied) {
     if (!copy_payload(desc, qp, payload)) return false;
     crc.update({payload, desc.payload_bytes});
-    packet.pieces[0] = {packet.buffer.data(), header_bytes + desc.payload_bytes + trailer_bytes};
+    packet.pieces[0] = {packet.buffer.data(), packet.bytes};
   } else {
     packet.pieces[0] = {packet.buffer.data(), header_bytes};
     if (!refer_payload(desc, qp, packet, crc)) return false;
@@ -94,13 +99,15 @@ bool TxBatch::build(const proto::TxDesc& desc, const QueuePair& qp) {
   }
   std::memset(trailer, 0, pad_bytes);
   crc.update({trailer, pad_bytes});
-  wire::store_icrc(trailer + pad_bytes, crc.value());
+  packet.icrc = trailer + pad_bytes;
+  wire::store_icrc(packet.icrc, crc.value());
 
   port::OutPacket& out = out_[packet_count_++];
   out.source = flow.local;
   out.destination = flow.remote;
   out.source_port = flow.source_port;
   out.pieces = std::span(packet.pieces).first(packet.piece_count);
+  out.place = place;
   out.status = SendStatus::sent;
   return true;
 }
@@ -140,9 +147,36 @@ bool TxBatch::refer_payload(const proto::TxDesc& desc, const QueuePair& qp, Pack
   return true;
 }
 
-bool TxBatch::send(port::Port& port, TimePoint now) {
+// A train that the port refuses is taken apart and sent packet by packet: one of them may be at fault, and it
+// shows which. What follows keeps its place behind.
+std::size_t TxBatch::send_all() {
+  std::size_t sent = 0;
+  for (std::span unsent = std::span(out_).first(packet_count_); !unsent.empty();) {
+    sent += port_.send(unsent);
+    const auto refused = std::find_if(unsent.begin(), unsent.end(), [](const port::OutPacket& packet) {
+      return packet.status == SendStatus::train_refused;
+    });
+    unsent = unsent.subspan(static_cast<std::size_t>(refused - unsent.begin()));
+    take_apart(unsent);
+  }
+  return sent;
+}
+
+// The train at the front, if there is one.
+void TxBatch::take_apart(std::span<port::OutPacket> unsent) {
+  for (std::uint8_t place = 1; place < unsent.size() && unsent[place].place == place; ++place) {
+    port::OutPacket& out = unsent[place];
+    const Packet& packet = packets_[static_cast<std::size_t>(&out - out_.data())];
+    if (out.source.is_v4())
+      wire::store_icrc(packet.icrc,
+                       wire::change_identification(wire::load_icrc(packet.icrc), place, 0, packet.bytes));
+    out.place = 0;
+  }
+}
+
+bool TxBatch::send(TimePoint now) {
   const std::span out = std::span(out_).first(packet_count_);
-  const std::size_t sent = out.empty() ? 0 : port.send(out);
+  const std::size_t sent = send_all();
   for (Packet& packet : std::span(packets_).first(packet_count_))
     for (RegionUse& use : std::span(packet.uses).first(packet.use_count)) use.release();
   counters_.sent += sent;

@@ -31,11 +31,22 @@ struct Interface {
   std::vector<IpAddress> addresses;  // in the system's order, IPv4 first
 };
 
+// A train is a run of datagrams of one flow that leave in one piece, which the kernel or the device
+// cuts (UDP_SEGMENT): all of one size, but the last, which may be shorter. The kernel gives the k-th of them
+// the IPv4 identification k, and the only one of an ordinary datagram 0.
+inline constexpr std::size_t train_packets_max = 64;    // what every kernel takes
+inline constexpr std::size_t train_bytes_max = 65'507;  // of all payloads: a datagram of IPv4
+inline constexpr std::size_t train_pieces_max = 1024;   // UIO_MAXIOV
+inline constexpr std::size_t packet_pieces_max = 64;    // of one datagram
+
 enum class SendStatus : std::uint8_t {
   sent,
   no_room,  // socket buffer full: this and all later packets of the span were not sent
   fault,    // a payload piece is unmapped or protected: not sent, the next ones were tried
   failed,   // no route, interface down, …: counted, treated as lost on the wire
+  // Its train cannot leave in one piece: neither that nor what follows was sent, all of it has this status.
+  // Send again from here, the packets of this train each on its own (place 0).
+  train_refused,
 };
 
 // One datagram to send: pieces are gathered by the kernel.
@@ -44,10 +55,12 @@ struct OutPacket {
   IpAddress destination;
   std::uint16_t source_port = 0;  // one that source_port() returned
   std::span<const iovec> pieces;
+  std::uint8_t place = 0;  // in its train; 0 where a train begins, or a datagram is no part of one
   SendStatus status = SendStatus::sent;  // filled in
 };
 
-// One received datagram; `bytes` stay valid until the next receive().
+// One received datagram; `bytes` stay valid until the next receive(). (What came as a train, and is known to
+// be cut where, is as many datagrams.)
 struct InPacket {
   IpAddress source;
   IpAddress destination;  // which of our addresses it came to
@@ -58,7 +71,9 @@ struct InPacket {
   // seen; if not, they are what a sender of datagrams that are never fragmented writes.
   bool ip_header_seen = false;
   bool dont_fragment = true;
-  std::uint16_t ip_id = 0;
+  std::uint16_t ip_id = 0;  // not seen: what one of our senders would have written
+  // It may be a train, of which only the first datagram's IP header was seen, and not where it is cut.
+  bool may_be_train = false;
   bool handed_over = false;  // another process of this host passed it on
 };
 
@@ -79,6 +94,9 @@ struct PortCounters {
   std::uint64_t passed_on = 0;          // for queue pair 1: to whom the card said
   std::uint64_t learning_rounds = 0;    // asked other processes where packets go; none when all is quiet
   std::uint64_t truncated = 0, send_failures = 0;
+  std::uint64_t trains_sent = 0, packets_in_trains = 0;  // the latter are among datagrams_sent
+  std::uint64_t trains_refused = 0;                      // by the kernel; sent packet by packet then
+  std::uint64_t trains_received = 0;                     // with their cuts known
 };
 
 class Port {
@@ -94,6 +112,8 @@ class Port {
   // Payload bytes the receive buffers can really hold (after what the kernel granted).
   virtual std::size_t receive_buffer_bytes() const = 0;
 
+  // How many packets a train from this address may have; 1: there are no trains.
+  virtual std::size_t train_max(const IpAddress& /*source*/) const { return 1; }
   // Sends in order; fills in every status. Returns how many were sent.
   virtual std::size_t send(std::span<OutPacket> packets) = 0;
   // Never blocks. Returns how many entries of `out` were filled.

@@ -92,6 +92,14 @@ constexpr std::array<std::uint32_t, 257> powers(std::uint32_t factor) {
   return result;
 }
 
+constexpr std::uint32_t power(std::uint32_t factor, std::size_t exponent) {
+  std::uint32_t result = one;
+  for (; exponent != 0; exponent >>= 1, factor = multiply(factor, factor))
+    if ((exponent & 1) != 0) result = multiply(result, factor);
+  return result;
+}
+
+constexpr std::uint32_t feed_byte = one >> 8;  // x^8
 constexpr std::uint32_t unfeed_byte = [] {
   std::uint32_t a = one;
   for (int i = 0; i < 8; ++i) a = divided_by_x(a);
@@ -101,8 +109,12 @@ constexpr std::uint32_t unfeed_byte = [] {
 constexpr auto unfeed_low = powers(unfeed_byte);
 constexpr auto unfeed_high = powers(unfeed_low[256]);
 
+constexpr std::size_t bytes_from_identification(std::size_t udp_payload_bytes) {
+  return ipv4_bytes - ip_id_offset + udp_bytes + udp_payload_bytes - icrc_bytes;
+}
+
 bool explained_by_identification(std::uint32_t difference, std::size_t udp_payload_bytes) {
-  const std::size_t n = ipv4_bytes - ip_id_offset + udp_bytes + udp_payload_bytes - icrc_bytes;
+  const std::size_t n = bytes_from_identification(udp_payload_bytes);
   const std::uint32_t at_identification =
       multiply(multiply(difference, unfeed_low[n & 255]), unfeed_high[n >> 8]);
   static_assert(ip_id_bytes == 2);
@@ -146,6 +158,13 @@ std::uint32_t load_icrc(const std::byte* p) {
   std::uint32_t icrc = 0;
   for (unsigned i = 0; i < icrc_bytes; ++i) icrc |= std::uint32_t{load_u8(p + i)} << 8 * i;
   return icrc;
+}
+
+std::uint32_t change_identification(std::uint32_t icrc, std::uint16_t from, std::uint16_t to,
+                                    std::size_t udp_payload_bytes) {
+  const std::uint32_t change = from ^ to;  // its first byte on the wire is the low one of a register
+  const std::uint32_t in_register = change >> 8 | (change & 0xFF) << 8;
+  return icrc ^ multiply(in_register, power(feed_byte, bytes_from_identification(udp_payload_bytes)));
 }
 
 IcrcVerdict check_icrc(const IpUdp& ip_udp, Bytes datagram, bool strict) {

@@ -16,8 +16,8 @@ struct IpUdp {
   IpAddress destination;
   std::uint16_t source_port = 0;
   std::uint16_t destination_port = 4791;
-  std::uint16_t ip_id = 0;              // IPv4 identification; our senders always send 0
-  bool dont_fragment = true;            // IPv4 DF
+  std::uint16_t ip_id = 0;    // IPv4 identification; our senders write a packet's place in its train
+  bool dont_fragment = true;  // IPv4 DF
   std::uint16_t udp_payload_bytes = 0;  // BTH … ICRC inclusive
 };
 
@@ -47,9 +47,13 @@ enum class IcrcVerdict : std::uint8_t {
   bad,
 };
 
+// The ICRC of the same IPv4 packet under another identification.
+std::uint32_t change_identification(std::uint32_t icrc, std::uint16_t from, std::uint16_t to,
+                                    std::size_t udp_payload_bytes);
+
 // Checks a received datagram (BTH … ICRC, at least 16 bytes). A plain UDP socket does not
-// show the IP identification of the sender: `ip_udp.ip_id` is then the guess 0 (what this
-// card and any sender of atomic datagrams writes), and any other identification that
+// show the IP identification of the sender: `ip_udp.ip_id` is then a guess (what this card would have
+// written; 0, as any sender of atomic datagrams, outside of trains), and any other identification that
 // explains the ICRC counts as good_affine, which leaves 16 of 32 bits of strength. IPv6 has no
 // identification and is always exact. With `strict`, only good_exact is good.
 IcrcVerdict check_icrc(const IpUdp& ip_udp, Bytes datagram, bool strict = false);

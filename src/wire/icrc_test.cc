@@ -222,6 +222,19 @@ TEST(Icrc, StoredLeastSignificantByteFirst) {
 
 // --- The unknown IP identification
 
+TEST(Icrc, ChangesItsIdentificationWithoutThePacket) {
+  Prng prng(19);
+  for (int i = 0; i < 200; ++i) {
+    Sample s = random_sample(prng, true, 16 + 4 * prng.below(1030));
+    const std::uint32_t before = load_icrc(s.datagram.data() + s.covered().size());
+    const std::uint16_t from = s.ip.ip_id;
+    s.ip.ip_id = static_cast<std::uint16_t>(prng.next());
+    seal(s);
+    EXPECT_EQ(change_identification(before, from, s.ip.ip_id, s.datagram.size()),
+              load_icrc(s.datagram.data() + s.covered().size()));
+  }
+}
+
 TEST(IcrcAffine, EveryIdentificationIsRecognised) {
   Prng prng(6);
   for (int i = 0; i < 0x10000; ++i) {

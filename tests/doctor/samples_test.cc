@@ -15,13 +15,16 @@ TEST_P(EverySample, GivesTheExpectedDiagnosis) {
   EXPECT_EQ(disagreement(GetParam(), diagnosis), "") << render(diagnosis, false);
 }
 
-TEST_P(EverySample, IsShownInFewLines) {
+// Also the logs of the blind sets, whatever the reader makes of them.
+class EveryLog : public testing::TestWithParam<Sample> {};
+
+TEST_P(EveryLog, IsShownInFewLines) {
   const std::string text = render(diagnose_text(GetParam().text), false);
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 25) << text;
 }
 
 // Each piece of evidence is a line of the log, and where it says it is.
-TEST_P(EverySample, EvidenceIsInTheLog) {
+TEST_P(EveryLog, EvidenceIsInTheLog) {
   std::vector<std::string> lines;
   std::istringstream in(GetParam().text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
@@ -47,6 +50,10 @@ std::string name_of(const testing::TestParamInfo<Sample>& sample) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Logs, EverySample, testing::ValuesIn(read_samples(BEELINE_LOGS)), name_of);
+INSTANTIATE_TEST_SUITE_P(Logs, EveryLog, testing::ValuesIn(read_samples(BEELINE_LOGS)), name_of);
+INSTANTIATE_TEST_SUITE_P(Blind, EveryLog, testing::ValuesIn(read_samples(BEELINE_BLIND)), name_of);
+INSTANTIATE_TEST_SUITE_P(Blind2, EveryLog, testing::ValuesIn(read_samples(BEELINE_BLIND "2")), name_of);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryLog);
 
 TEST(Samples, CoverManyKindsAndManyHealthyLogs) {
   std::set<std::string> failing;

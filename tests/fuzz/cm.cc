@@ -44,7 +44,7 @@ class Harness {
         manager_(
             7, [this] { return random_.next(); }, limits()) {
     BEELINE_CHECK(manager_.listen(service, std::nullopt, 4).has_value());
-    BEELINE_CHECK(manager_.listen(datagrams, own, 4).has_value());
+    BEELINE_CHECK(manager_.listen(datagrams, own, 4, proto::cm::Offer::datagrams).has_value());
   }
 
   void run() {

@@ -345,7 +345,7 @@ def exec_seeds():
 
 
 # port.cc: enum Command
-DATAGRAM, HAND_OVER, ANSWER, BEGIN, PROBE, PORT_TIME = range(6)
+DATAGRAM, HAND_OVER, ANSWER, BEGIN, PROBE, PORT_TIME, CUT, TRAIN = range(8)
 OUR_NONCE = 0x0102030405060708
 
 
@@ -366,6 +366,15 @@ def answers(slots, first=0):
     return b"".join(bytes([ANSWER, first + i, slot]) for i, slot in enumerate(slots))
 
 
+def train(first_words, likely_words, packets, words):
+    data = b"".join(be("BBHII", 4, 0x40, 0xFFFF, 9 << 16, 0xFFFFFE + i & 0xFFFFFF) + bytes(4 * words - 12) for i in range(packets))
+    return bytes([TRAIN, first_words, likely_words]) + be("H", len(data)) + data
+
+
+def cut(segment_bytes, length):
+    return be("BHH", CUT, segment_bytes, length) + bytes(length)
+
+
 def port_seeds():
     ask, late = bytes([BEGIN, PROBE]), bytes([PORT_TIME, 28])
     packet = bytes([4, 0x40, 0xFF, 0xFF, 0, 9, 0, 1, 0, 0, 0, 0]) + bytes(8)
@@ -374,7 +383,7 @@ def port_seeds():
         "not-probes": probe(0, magic=0xBEE2) + probe(0, version=2) + with_length(DATAGRAM, packet) +
                       bytes([DATAGRAM, 0]),
         "packets": hand_over(1, payload=packet) + hand_over(1, payload=packet, flags=1),
-        "not-messages": hand_over(3) + hand_over(1, flags=2) + hand_over(1, magic=0) + with_length(HAND_OVER, b"BeeH"),
+        "not-messages": hand_over(3) + hand_over(1, flags=4) + hand_over(1, magic=0) + with_length(HAND_OVER, b"BeeH"),
         "answers": ask + b"".join(hand_over(2, i, slot, be("Q", OUR_NONCE)) for i, slot in enumerate((3, 5, 3))) +
                    hand_over(2, 3, 5, be("Q", OUR_NONCE)),
         "answer-to-another": ask + hand_over(2, 0, 3, be("Q", 99)) + hand_over(2, 200, 3, be("Q", OUR_NONCE)) +
@@ -383,6 +392,8 @@ def port_seeds():
         "more-than-four": ask + answers((1, 2, 3, 4)) + bytes([PROBE]) + answers((5, 6, 1, 1), 4),
         "late": ask + answers((1, 2)) + late + answers((3,), 2) + late + ask,
         "never-begun": bytes([PROBE]) + answers((1, 2)) + late,
+        "cuts": cut(0, 100) + cut(1, 9) + cut(50, 100) + cut(50, 101) + cut(200, 100) + cut(9, 0),
+        "trains": train(8, 0, 5, 8) + train(8, 8, 5, 8) + train(4, 9, 3, 4) + train(0, 8, 5, 8) + train(200, 0, 1, 200),
         "many": ask + b"".join(answers(range(first, 2 * first or 4), first) + bytes([PROBE])
                                for first in (0, 4, 8, 16, 32, 64, 128)),
     }

@@ -1,12 +1,18 @@
 // What processes that share an address tell each other: datagrams that are probes or are not,
-// hand-over messages, and the learning of indices from their answers. The input is a script.
+// hand-over messages, and the learning of indices from their answers. And trains: cutting those whose cuts
+// the kernel tells, and finding where those are to be cut that a raw socket shows. The input is a script.
 #include <algorithm>
+#include <vector>
 
 #include "base/check.h"
 #include "input.h"
+#include "nic/train_cut.h"
 #include "port/udp/handover.h"
+#include "port/udp/raw_socket.h"
+#include "port/udp/receive_batch.h"
 #include "port/udp/steering.h"
 #include "targets.h"
+#include "wire/icrc.h"
 #include "wire/packet.h"
 
 namespace beeline::fuzz {
@@ -16,7 +22,7 @@ constexpr int index_count = 256;  // also of slots
 constexpr std::uint64_t our_nonce = 0x0102030405060708;
 constexpr std::size_t max_program = 4096;  // BPF_MAXINSNS: the kernel takes no longer one
 
-enum class Command : std::uint8_t { datagram, hand_over, answer, begin, probe, pass_time, count };
+enum class Command : std::uint8_t { datagram, hand_over, answer, begin, probe, pass_time, cut, train, count };
 
 class Harness {
  public:
@@ -50,6 +56,15 @@ class Harness {
         return send_probes();
       case Command::pass_time:
         return pass_time();
+      case Command::cut: {
+        const std::uint16_t segment_bytes = input_.u16();
+        return cut(segment_bytes, input_.take(input_.u16() % 4096));
+      }
+      case Command::train: {
+        const std::size_t first_bytes = std::size_t{input_.u8()} * 4;
+        const std::size_t likely = std::size_t{input_.u8()} * 4;
+        return find_cut(first_bytes, likely, input_.take(input_.u16() % 4096));
+      }
       case Command::count:
         break;
     }
@@ -105,6 +120,45 @@ class Harness {
     const bool late = learner_.active() && now_ >= learner_.deadline();
     BEELINE_CHECK(learner_.give_up_if_late(now_) == late);
     BEELINE_CHECK(!learner_.give_up_if_late(now_));
+  }
+
+  // The pieces are what was given, in order, none longer than said, and none but the last shorter.
+  static void cut(std::uint16_t segment_bytes, Bytes bytes) {
+    std::vector<std::byte> copy(bytes.begin(), bytes.end());
+    port::ReceiveBatch::Datagram datagram;
+    datagram.bytes = copy;
+    datagram.segment_bytes = segment_bytes;
+    const std::size_t count = datagram.segments();
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const MutableBytes piece = datagram.segment(i);
+      BEELINE_CHECK(piece.data() == copy.data() + at);
+      BEELINE_CHECK(count == 1 ||
+                    (i + 1 < count ? piece.size() == segment_bytes : piece.size() <= segment_bytes));
+      at += piece.size();
+    }
+    BEELINE_CHECK(at == copy.size() && count >= 1);
+    const auto packet = port::parse_ip_datagram(copy);
+    if (packet) BEELINE_CHECK(packet->bytes.data() + packet->bytes.size() == copy.data() + copy.size());
+  }
+
+  // With the right ICRC behind so many bytes, a cut may be found; it is never elsewhere than where one is
+  // right.
+  static void find_cut(std::size_t first_bytes, std::size_t likely, Bytes bytes) {
+    std::vector<std::byte> train(bytes.begin(), bytes.end());
+    wire::IpUdp ip_udp{IpAddress::v4(10, 0, 0, 1), IpAddress::v4(10, 0, 0, 2)};
+    const bool sealed = first_bytes >= wire::bth_bytes + wire::icrc_bytes && first_bytes <= train.size();
+    if (sealed) {
+      ip_udp.udp_payload_bytes = static_cast<std::uint16_t>(first_bytes);
+      wire::Icrc icrc(ip_udp);
+      icrc.update_headers(Bytes(train).first(first_bytes - wire::icrc_bytes));
+      wire::store_icrc(train.data() + first_bytes - wire::icrc_bytes, icrc.value());
+    }
+    const std::size_t found = nic::find_train_cut(train, ip_udp, likely);
+    if (found == 0) return;
+    BEELINE_CHECK(found % 4 == 0 && found <= nic::packet_bytes_max && found < train.size());
+    ip_udp.udp_payload_bytes = static_cast<std::uint16_t>(found);
+    BEELINE_CHECK(wire::check_icrc(ip_udp, Bytes(train).first(found), true) == wire::IcrcVerdict::good_exact);
   }
 
   void check_table() const {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs every fuzz target for a while, from its seeds, two at a time. Fails when one finds a crash, and says
 # where it lies.
-# Usage: tests/fuzz/run.sh SECONDS BUILD_DIRECTORY   (built with: cmake --preset fuzz && cmake --build build-fuzz)
+# Usage: tests/fuzz/run.sh SECONDS BUILD_DIRECTORY   (built with: scripts/build asan fuzzers)
 set -u
 if [ $# -ne 2 ] || ! [ "$1" -gt 0 ] 2>/dev/null; then
   echo "usage: $0 SECONDS BUILD_DIRECTORY" >&2
@@ -56,7 +56,7 @@ for program in "$build"/bin/fuzz_*; do
 done
 report_both
 if [ "$found" -eq 0 ]; then
-  echo "$0: no fuzz_* programs in $build/bin; build them with the preset fuzz" >&2
+  echo "$0: no fuzz_* programs in $build/bin; build them with scripts/build asan fuzzers" >&2
   exit 2
 fi
 [ "$failed" -eq 0 ]

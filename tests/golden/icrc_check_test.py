@@ -50,6 +50,30 @@ def ipv6_frame():
             icrc)
 
 
+def train_frame(packets=5, size=1040, last=600, version=4):
+    """A datagram that the kernel is yet to cut: the k-th part has the ICRC of identification k."""
+    payloads = []
+    for place in range(packets):
+        length = last if place == packets - 1 else size
+        packet = struct.pack(">BBHII", 0x07, 0x40, 0xFFFF, 0x12, 0xFFFFFE + place & 0xFFFFFF) + bytes((place * 7 + i) % 251 for i in range(length - 16))
+        ip = ip_header(version, length + 8, place) + struct.pack(">HHHH", 0xC123, 4791, length + 8, 0)
+        covered = bytearray(ip + packet)
+        for at in ((1, 8, 10, 11, 26, 27, 32) if version == 4 else (1, 2, 3, 7, 46, 47, 52)):
+            covered[at] = 0xFF
+        if version == 6:
+            covered[0] |= 0x0F
+        payloads.append(packet + struct.pack("<I", zlib.crc32(bytes(covered), zlib.crc32(b"\xff" * 8))))
+    data = b"".join(payloads)
+    return (b"\0" * 12 + (b"\x08\x00" if version == 4 else b"\x86\xdd") + ip_header(version, len(data) + 8, 0) +
+            struct.pack(">HHHH", 0xC123, 4791, len(data) + 8, 0) + data)
+
+
+def ip_header(version, length, identification):
+    if version == 4:
+        return struct.pack(">BBHHHBBHII", 0x45, 0, 20 + length, identification, 0x4000, 64, 17, 0, 0x0A000001, 0x0A000002)
+    return struct.pack(">IHBB", 0x60000000, length, 17, 64) + bytes(15) + b"\x01" + bytes(15) + b"\x02"
+
+
 class IcrcCheck(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -109,6 +133,31 @@ class IcrcCheck(unittest.TestCase):
             changed = bytearray(frame)
             changed[at] ^= 1
             self.assertEqual(self.run_on(pcap([bytes(changed)]))[0], 1 if covered else 0, f"byte {at}")
+
+    def test_trains_are_cut_and_every_part_is_judged(self):
+        for version in (4, 6):
+            for shape in ({}, {"packets": 15, "size": 4112, "last": 4112}, {"packets": 2, "size": 16, "last": 16},
+                          {"packets": 62, "size": 1040, "last": 16}, {"packets": 2, "size": 1056, "last": 1040}):
+                frame = train_frame(version=version, **shape)
+                packets = shape.get("packets", 5)
+                status, summary = self.run_on(pcap([frame]))
+                self.assertEqual((status, summary["trains"], summary["packets_in_trains"], summary["good"]),
+                                 (0, 1, packets, packets), (version, shape, summary))
+
+    def test_a_damaged_part_of_a_train_is_bad_alone(self):
+        frame = bytearray(train_frame())
+        start = 14 + 28
+        for place in range(1, 5):
+            damaged = bytearray(frame)
+            damaged[start + place * 1040 + 100] ^= 1
+            status, summary = self.run_on(pcap([bytes(damaged)]))
+            self.assertEqual((status, summary["bad"], summary["good"]), (1, 1, 4), place)
+        frame[start + 100] ^= 1  # then nothing says where to cut
+        status, summary = self.run_on(pcap([bytes(frame)]))
+        self.assertEqual((status, summary["trains"], summary["good"]), (1, 0, 0))
+        frame = bytearray(train_frame())
+        frame[14 + 5] ^= 1  # another identification than the sender knew
+        self.assertEqual(self.run_on(pcap([bytes(frame)]))[0], 1)
 
     def test_truncated(self):
         frames = golden_frames()

@@ -4,6 +4,8 @@ end as client and as server, beeline perf with every byte checked, and damage on
 import json
 import os
 import pathlib
+import re
+import struct
 import sys
 import tempfile
 import unittest
@@ -13,6 +15,7 @@ BUILD = pathlib.Path(os.environ.get("BEELINE_BUILD", ROOT / "build"))
 sys.path.insert(0, str(ROOT))
 from lab import Lab, LabError, reason_against  # noqa: E402
 from lab.capture import check_icrc, dissect  # noqa: E402
+from lab.icrc_check import network_layer, records  # noqa: E402
 
 NOT_RUN = 77  # ctest counts this as not run
 DOCUMENT = ROOT / "docs/interop.md"
@@ -50,26 +53,29 @@ class Peers:
         self.lab, self.guest = lab, lab.guest(0)
         self.device, self.indices = bee_device(lab)
 
-    def start(self, end, program, options, address, version, timeout):
+    def start(self, end, program, options, address, version, timeout, env=None):
         """One end, started; ADDRESS in its options is `address`."""
         options = options.replace("ADDRESS", address)
         if end == "guest":
             return self.guest.start(f"{program.name} {options} -d rxe0 -x {self.guest.gid(version)}", timeout=timeout)
         words = f"{options} -d {self.device} -x {self.indices[version]}".split()
-        return self.lab.host_start(program, *words, timeout=timeout, env=ENVIRONMENT)
+        return self.lab.host_start(program, *words, timeout=timeout, env={**ENVIRONMENT, **(env or {})})
 
-    def run(self, program, version, leader, server_options, leader_options, port, statuses=(0,)):
+    def run(self, program, version, leader, server_options, leader_options, port, statuses=(0,), env=None):
         """The leader's output; raises when either end fails."""
         server_end, address = ("guest", self.guest) if leader == "host" else ("host", self.lab)
         address = address.ipv4 if version == 4 else address.ipv6
-        server = self.start(server_end, program, server_options, address, version, 300)
+        server = self.start(server_end, program, server_options, address, version, 300, env)
         self.wait_until_listening(port, server_end)
-        client = self.start(leader, program, leader_options, address, version, 280).wait()
+        client = self.start(leader, program, leader_options, address, version, 280, env).wait()
         ended = server.wait()
         if client.status not in statuses or ended.status:
             raise AssertionError(f"{program.name}, {leader} leads, IPv{version}: status {client.status} and {ended.status}\n"
                                  f"{client.output[-6000:]}\n-- the other end:\n{ended.output[-2000:]}")
         return client.output
+
+    def kernel_counter(self, name):
+        return int(self.guest.run(f"cat /sys/class/infiniband/rxe0/ports/1/hw_counters/{name}").check())
 
     def wait_until_listening(self, port, end):
         test = (f"i=0; until grep -qi ':{port:04x} .* 0A ' /proc/net/tcp /proc/net/tcp6 || [ $i -gt 200 ]; do "
@@ -86,8 +92,8 @@ class Peers:
             each["requester_is"] = "bee0" if (each["requester_is"] == "leader") == (leader == "host") else "rxe0"
         return record
 
-    def perf(self, test, leader, options):
-        return self.run(BEELINE, 4, leader, f"perf {test}", f"perf {test} {options} ADDRESS", 18515)
+    def perf(self, test, leader, options, env=None):
+        return self.run(BEELINE, 4, leader, f"perf {test}", f"perf {test} {options} ADDRESS", 18515, env=env)
 
 
 def unexpected(record):
@@ -121,6 +127,12 @@ def table_of(record):
             cells += [words(each[end]["statuses"]) + mark if each else "success" for end in ("requester", "responder")]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def numbered(path):
+    """How many IPv4 packets of a capture have an identification other than 0."""
+    packets = (network_layer(link, frame) for link, frame, _ in records(path.read_bytes()))
+    return sum(version == 4 and struct.unpack_from(">H", ip, 4)[0] != 0 for version, ip in packets)
 
 
 class HostAndKernel(unittest.TestCase):
@@ -166,6 +178,34 @@ class HostAndKernel(unittest.TestCase):
                                   ("write_bw", "-s 4096 -n 50 -q 8"), ("send_lat", "-s 2 -n 100")):
                 with self.subTest(leader=leader, test=test):
                     self.peers.perf(test, leader, f"{options} --check")
+
+    def test_trains_are_sent_and_the_kernel_takes_them(self):
+        """The card hands trains to the kernel whole (seen on the bridge), which cuts and numbers them as the card
+        foresaw (seen at the guest), and rxe accepts every packet."""
+        whole, apart = pathlib.Path(self.folder, "whole.pcap"), pathlib.Path(self.folder, "apart.pcap")
+        # A bridge carries trains whole when one of its ports would: here one that leads nowhere.
+        self.lab.host("ip", "link", "add", "spare0", "mtu", "4200", "type", "veth", "peer", "name", "spare1").check()
+        self.addCleanup(lambda: self.lab.host("ip", "link", "del", "spare0").check())
+        self.lab.host("ip", "link", "set", "spare0", "master", "br0", "up").check()
+        self.lab.host("ethtool", "-K", "br0", "tx-udp-segmentation", "on").check()
+        self.addCleanup(lambda: self.lab.host("ethtool", "-K", "br0", "tx-udp-segmentation", "off").check())
+        accepted = self.peers.kernel_counter("rcvd_pkts")
+        ours = f"udp port 4791 and src host {self.lab.ipv4}"
+        with self.lab.capture(whole, filter=ours), self.lab.capture(apart, on=self.lab.guest(0).tap, filter=ours):
+            said = self.peers.perf("write_bw", "host", "-s 65536 -n 60 --check", {"BEELINE_LOG": "debug"})
+            said += self.peers.perf("read_bw", "guest", "-s 65536 -n 60 --check")
+        counted = re.search(r"(\d+) of those sent left in (\d+) trains", said)
+        self.assertIsNotNone(counted, said)
+        self.assertGreater(int(counted[1]), 2 * int(counted[2]))
+        (right, before), (right_at_guest, after) = check_icrc(whole), check_icrc(apart)
+        self.assertTrue(right, before)
+        self.assertTrue(right_at_guest, after)
+        self.assertGreaterEqual(before["trains"], int(counted[2]), "the client's alone were more")
+        self.assertEqual(after["trains"], 0)
+        self.assertEqual(after["packets"], before["packets"], "packets were lost or doubled between the captures")
+        self.assertEqual(dissect(apart).complaints, [])
+        self.assertEqual(numbered(apart), before["packets_in_trains"] - before["trains"])
+        self.assertEqual(self.peers.kernel_counter("rcvd_pkts") - accepted, after["packets"])
 
     def test_damage_is_survived(self):
         good = "send,send_imm,write,write_imm,read,read_many_qps"

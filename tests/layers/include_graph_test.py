@@ -7,18 +7,14 @@ import unittest
 from include_graph import violations
 
 
-def tree(files):
-    root = pathlib.Path(tempfile.mkdtemp(prefix="beeline-layers-"))
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
 class IncludeGraph(unittest.TestCase):
     def broken(self, files):
-        return violations(tree(files))[0]
+        with tempfile.TemporaryDirectory(prefix="beeline-layers-") as root:
+            for name, text in files.items():
+                path = pathlib.Path(root) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            return violations(pathlib.Path(root))[0]
 
     def test_a_clean_tree_passes(self):
         self.assertEqual(self.broken({"src/base/a.h": "#include <vector>\n",

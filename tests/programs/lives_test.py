@@ -52,6 +52,25 @@ assert v.ibv_dealloc_pd(domain) != 0, 'a domain that is gone'
 """
 
 
+# The connection manager's descriptor, closed by a system call that nobody sees; its number goes to a file.
+REUSED = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+device = os.open('/dev/infiniband/rdma_cm', os.O_RDWR)
+answer = ctypes.create_string_buffer(8)
+create = struct.pack('=IHHQQHBB4x', 0, 24, 8, 1, ctypes.addressof(answer), 0x106, 0, 0)
+assert os.write(device, create) == len(create) and answer.raw[:4] != bytes(4)
+assert libc.syscall(3 if os.uname().machine == 'x86_64' else 57, device) == 0
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+assert file == device, 'the lowest free number'
+assert os.write(file, b'text') == 4 and os.fstat(file).st_size == 4
+os.close(file)
+assert open(sys.argv[1]).read() == 'text'
+again = os.open('/dev/infiniband/rdma_cm', os.O_RDWR)
+assert os.write(again, create) == len(create)
+"""
+
+
 class Lives(unittest.TestCase):
     def setUp(self):
         self.place = OneHost()
@@ -59,6 +78,11 @@ class Lives(unittest.TestCase):
 
     def test_forks(self):
         done = run(*on_card(sys.executable, "-c", FORKS))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_descriptor_whose_number_is_used_again(self):
+        with tempfile.TemporaryDirectory() as directory:
+            done = run(*on_card(sys.executable, "-c", REUSED, Path(directory, "file")))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_eight_pairs_at_once(self):

@@ -51,6 +51,23 @@ class Statuses(Private):
             self.assertEqual(done.returncode, status, done)
             self.assertRegex(done.stderr, r"\Abeeline run: .*\n\Z")
 
+    def test_a_missing_interpreter_is_named(self):
+        script = Path(self.runtime, "script")
+        script.write_text("#!/nonexistent/interpreter\n")
+        os.chmod(script, 0o755)
+        done = self.on_card(script)
+        self.assertEqual(done.returncode, 126)
+        self.assertRegex(done.stderr, r"\Abeeline run: .*interpreter.*\n\Z")
+
+    def test_signal_dispositions_of_the_caller_do_not_matter_and_reach_the_program(self):
+        """With SIGCHLD ignored the kernel takes ended children away without a word."""
+        def ignore():
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        ask = "import signal; exit(5 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 6)"
+        done = self.on_card(sys.executable, "-c", ask, preexec_fn=ignore)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (5, "", ""))
+
     def test_options_of_the_program_are_its_own(self):
         for words in ((BEELINE, "run", "echo", "--help", "-n"), (BEELINE, "run", "--", "echo", "--help", "-n")):
             self.assertEqual(run(*words, env=self.env).stdout, "--help -n\n")
@@ -144,6 +161,22 @@ class Signals(Private):
         self.assertEqual(self.on_card("true").returncode, 0)
         self.assertEqual(trees(self.runtime), [])
 
+    def test_a_daemon_keeps_its_tree(self):
+        pid = Path(self.runtime, "pid")
+        done = self.on_card("sh", "-c", f"setsid sleep 600 >/dev/null 2>&1 & echo $! > {pid}")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        daemon = int(pid.read_text())
+        try:
+            for _ in range(2):  # the next run leaves it alone, too
+                self.assertEqual(len(trees(self.runtime)), 1)
+                self.assertEqual(self.on_card("true").returncode, 0)
+        finally:
+            os.kill(daemon, signal.SIGKILL)
+        end = time.monotonic() + 60
+        while trees(self.runtime) and time.monotonic() < end:
+            self.assertEqual(self.on_card("true").returncode, 0)
+        self.assertEqual(trees(self.runtime), [])
+
     def test_trees_of_others_are_left_alone(self):
         program = self.start("echo ready; exec sleep 600")
         alive = trees(self.runtime)
@@ -157,6 +190,15 @@ class Signals(Private):
 
 
 class Files(Private):
+    if os.geteuid() == 0:  # mounts a small file system
+        def test_a_full_runtime_directory_is_not_the_end(self):
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=4,mode=700", "none", self.runtime], check=True)
+            self.addCleanup(subprocess.run, ["umount", self.runtime], check=True)
+            done = self.on_card("ls", "/sys/class/infiniband")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("bee0", done.stdout)
+            self.assertEqual(trees(self.runtime), [])
+
     def test_the_tree_is_private_and_hidden(self):
         seen = self.on_card("sh", "-c", "stat -c %a $BEELINE_RUN_TREE; readlink -f /sys/class/infiniband/bee0/device;"
                             "cd /sys/class/infiniband/bee0 && cat node_type")

@@ -1,6 +1,7 @@
 // Healthy hosts raise no alarm; one wrong fact changes exactly the checks that it should.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "doctor/host/hosts_for_tests.h"
@@ -41,6 +42,8 @@ struct Flip {
   const char* checks;  // that become a warning or failure, separated by blanks
   std::function<Tree()> host;
   std::vector<Change> changes;
+  // That change, too, but raise no alarm: they do not apply any more, or only now.
+  const char* quiet = "";
 };
 
 const auto cx7 = [] { return card_host(connectx7); };
@@ -116,11 +119,13 @@ const std::vector<Flip>& flips() {
         file(port + "/gid_attrs/ndevs/4", "eno1\n")}},
       {"roce.gid_routable",
        rxe_host,
-       {file("/sys/class/infiniband/rxe0/ports/1/gid_attrs/types/3", "IB/RoCE v1\n")}},
+       {file("/sys/class/infiniband/rxe0/ports/1/gid_attrs/types/3", "IB/RoCE v1\n")},
+       "container.gid_address roce.gid_family roce.gid_index"},
       {"roce.gid_v2",
        rxe_host,
        {file("/sys/class/infiniband/rxe0/ports/1/gid_attrs/types/3", "IB/RoCE v1\n"),
-        file("/sys/class/infiniband/rxe0/ports/1/gid_attrs/types/1", "IB/RoCE v1\n")}},
+        file("/sys/class/infiniband/rxe0/ports/1/gid_attrs/types/1", "IB/RoCE v1\n")},
+       "container.gid_address roce.gid_family roce.gid_index roce.gid_routable"},
       {"roce.gid_index", cx7, {file(port + "/gid_attrs/types/2", "RoCE v2\n")}},
       {"roce.gid_family roce.gid_index",
        cx7,
@@ -167,12 +172,17 @@ const std::vector<Flip>& flips() {
        cx7,
        {file("/.dockerenv", ""),
         file("/proc/self/limits",
-             "Max open files            1024 1048576 files\nMax locked memory         65536 65536 bytes\n")}},
+             "Max open files            1024 1048576 files\nMax locked memory         65536 65536 bytes\n")},
+       "services.boot"},
       {"container.netns_mode services.rdma_link",
        cx7,
        {file("/.dockerenv", ""), command("rdma system show", "netns exclusive\n"),
-        command("rdma link show", "")}},
-      {"container.gid_address", cx7, {fact("addresses", "eth0 172.17.0.2/16\n")}},
+        command("rdma link show", "")},
+       "container.ipc_lock services.boot"},
+      {"container.gid_address",
+       cx7,
+       {fact("addresses", "eth0 172.17.0.2/16\n")},
+       "path.public path.routes path.rp_filter"},
       {"container.shm", cx7, {fact("shm", "size_bytes=67108864 free_bytes=67108864")}},
       {"container.rdma_cgroup",
        cx7,
@@ -274,11 +284,24 @@ void apply(Tree& tree, const Change& change) {
   }
 }
 
+// What a check said is another status now.
+std::string changed(const std::map<std::string, Result>& before, const std::map<std::string, Result>& now) {
+  std::string ids;
+  for (const auto& [id, result] : now)
+    if (before.at(id).status != result.status) ids += (ids.empty() ? "" : " ") + id;
+  return ids;
+}
+
 TEST(OneWrongFact, AlarmsExactlyTheDeclaredChecks) {
   for (const auto& flip : flips()) {
     auto tree = flip.host();
+    const auto healthy = examine_all(tree);
     for (const auto& change : flip.changes) apply(tree, change);
-    EXPECT_EQ(alarmed(examine_all(tree)), flip.checks);
+    const auto results = examine_all(tree);
+    EXPECT_EQ(alarmed(results), flip.checks);
+    auto expected = split(std::string(flip.checks) + " " + flip.quiet, " ");
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(changed(healthy, results), join(expected, " "));
   }
 }
 
@@ -330,7 +353,7 @@ TEST(Report, SaysWhatMattersFirstAndCountsTheRest) {
   auto report = examine_host(tree, *choose_checks(""));
   report.remarks = {"it is\x1b another host"};
   const auto text = to_text(report, {}), all = to_text(report, {false, true});
-  EXPECT_EQ(text.substr(text.find('\n'), 26), "\n\nit is  another host\n\nThi") << text;
+  EXPECT_EQ(text.substr(text.find('\n'), 29), "\n\nit is\\x1b another host\n\nThi") << text;
   EXPECT_TRUE(contains(text, "checks (-v: which, and why)"));
   EXPECT_FALSE(contains(text, "nic.mtu"));
   EXPECT_TRUE(contains(all, "nic.mtu"));

@@ -60,36 +60,6 @@ std::vector<Port> active_ports(Case& c, Wanted wanted, const char* what) {
 
 }  // namespace
 
-bool Gid::ipv4() const {
-  constexpr unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
-  return std::memcmp(bytes.data(), mapped, sizeof mapped) == 0;
-}
-
-std::string Gid::ip() const {
-  char printed[INET6_ADDRSTRLEN] = {};
-  if (ipv4())
-    ::inet_ntop(AF_INET, bytes.data() + 12, printed, sizeof printed);
-  else
-    ::inet_ntop(AF_INET6, bytes.data(), printed, sizeof printed);
-  return printed;
-}
-
-std::optional<std::array<unsigned char, 16>> parse_gid(std::string_view text) {
-  std::array<unsigned char, 16> bytes{};
-  const auto groups = split(trim(text), ":");
-  if (groups.size() != 8) return std::nullopt;
-  for (std::size_t i = 0; i < 8; ++i) {
-    unsigned value = 0;
-    const auto* end = groups[i].data() + groups[i].size();
-    if (const auto [at, error] = std::from_chars(groups[i].data(), end, value, 16);
-        at != end || error != std::errc{} || value > 0xFFFF)
-      return std::nullopt;
-    bytes[2 * i] = static_cast<unsigned char>(value >> 8U);
-    bytes[2 * i + 1] = static_cast<unsigned char>(value & 0xFFU);
-  }
-  return bytes;
-}
-
 std::vector<std::string> rdma_devices(Case& c) { return c.names_in(infiniband); }
 
 std::vector<Port> ports(Case& c) {
@@ -122,17 +92,16 @@ std::vector<Port> roce_card_interfaces(Case& c) {
   return distinct;
 }
 
-std::vector<Gid> gids(Case& c, const Port& port) {
-  std::vector<Gid> used;
+std::vector<GidEntry> gids(Case& c, const Port& port) {
+  std::vector<GidEntry> used;
   for (const auto& slot : c.names_in(port.path + "/gids")) {
     const auto text = c.text(port.path + "/gids/" + slot);
     const auto index = number(slot);
-    const auto bytes = parse_gid(text.value_or(""));
-    if (!index || !bytes || std::all_of(bytes->begin(), bytes->end(), [](auto byte) { return byte == 0; }))
-      continue;
-    Gid gid;
+    const auto address = parse_address(trim(text.value_or("")));
+    if (!index || !address || address->is_zero()) continue;
+    GidEntry gid;
     gid.index = static_cast<int>(*index);
-    gid.bytes = *bytes;
+    gid.gid = *address;
     gid.text = *text;
     if (const auto type = c.text(port.path + "/gid_attrs/types/" + slot)) {
       gid.type_known = true;
@@ -141,7 +110,7 @@ std::vector<Gid> gids(Case& c, const Port& port) {
     gid.netdev = c.text(port.path + "/gid_attrs/ndevs/" + slot).value_or("");
     used.push_back(gid);
   }
-  std::sort(used.begin(), used.end(), [](const Gid& a, const Gid& b) { return a.index < b.index; });
+  std::sort(used.begin(), used.end(), [](const GidEntry& a, const GidEntry& b) { return a.index < b.index; });
   return used;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/address.h"
 #include "doctor/host/case.h"
 
 namespace beeline::doctor {
@@ -27,17 +28,13 @@ struct Port {
   bool roce_card() const { return roce() && hardware() && driver != "efa"; }
 };
 
-struct Gid {
+struct GidEntry {
   int index = 0;
-  std::array<unsigned char, 16> bytes{};
+  Gid gid;
   std::string text;
   bool type_known = false;
   bool v2 = false;
   std::string netdev;
-
-  bool link_local() const { return bytes[0] == 0xFE && (bytes[1] & 0xC0) == 0x80; }
-  bool ipv4() const;
-  std::string ip() const;  // "10.0.0.1" or "2001:db8::1"
 };
 
 std::vector<std::string> rdma_devices(Case& c);
@@ -48,8 +45,7 @@ std::vector<Port> active_roce_cards(Case& c);
 // The same, one port per network interface.
 std::vector<Port> roce_card_interfaces(Case& c);
 // Without the empty slots.
-std::vector<Gid> gids(Case& c, const Port& port);
-std::optional<std::array<unsigned char, 16>> parse_gid(std::string_view text);
+std::vector<GidEntry> gids(Case& c, const Port& port);
 
 struct Address {
   std::string interface, ip;

@@ -77,7 +77,9 @@ bool refused(const Printed& printed) {
 void read_command(Reading& reading) {
   const auto words = split(reading.question.name, " ");
   const Printed printed = run_command(words, 10s, most_bytes);
-  const std::string complaint(trim(printed.err.substr(0, 300)));
+  // Behind the first line there is mostly the usage.
+  const auto said = lines_of(trim(printed.err.substr(0, 300)));
+  const std::string complaint = said.empty() ? "" : said.front();
   if (!printed.installed) {
     reading.access = Access::unreadable;
     reading.why = fmt::format("the program {} is not installed here", words.empty() ? "" : words.front());

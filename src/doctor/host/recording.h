@@ -39,11 +39,11 @@ class Recording : public Evidence {
 Readings cleaned(const Readings& readings, Pseudonyms* pseudonyms);
 
 // FILE.tar.zst
-Result<void> write_recording(const std::string& path, const Readings& readings);
-Result<Readings> read_recording(const std::string& path);
+beeline::Result<void> write_recording(const std::string& path, const Readings& readings);
+beeline::Result<Readings> read_recording(const std::string& path);
 
 // A recording (a .tar.zst, or the directory that one was unpacked to), or a copy of a host's
 // file tree, which holds files but no command output.
-Result<std::unique_ptr<Evidence>> open_root(const std::string& path);
+beeline::Result<std::unique_ptr<Evidence>> open_root(const std::string& path);
 
 }  // namespace beeline::doctor

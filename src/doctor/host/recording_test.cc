@@ -167,15 +167,62 @@ TEST(Merge, ShowsOnlyWhatDiffers) {
   for (const auto& row : document["checks"])
     for (const char* key : {"id", "group", "status", "evidence", "cause", "fix", "source"})
       EXPECT_TRUE(row.at(key).is_string()) << key;
-  const auto merged = merge_reports({{"a", json(one)}, {"b", json(other)}});
-  ASSERT_TRUE(merged);
-  EXPECT_TRUE(merged->differs);
-  EXPECT_TRUE(contains(merged->text, "nic.mtu: ens1 MTU differs")) << merged->text;
-  EXPECT_FALSE(contains(merged->text, "nic.firmware"));
-  EXPECT_FALSE(merge_reports({{"a", json(one)}, {"b", json(one)}})->differs);
-  EXPECT_FALSE(merge_reports({{"a", json(one)}}));
+  const auto compare = [](const std::vector<NamedText>& reports) {
+    return compare_reports(reports, SameHost::keep);
+  };
+  const auto compared = compare({{"a", json(one)}, {"b", json(other)}});
+  ASSERT_TRUE(compared);
+  const auto text = to_text(*compared, View{});
+  EXPECT_TRUE(contains(text, "nic.mtu: ens1 MTU differs")) << text;
+  EXPECT_FALSE(contains(text, "nic.firmware"));
+  EXPECT_EQ(exit_status(*compared), 2);
+  const auto same = compare({{"a", json(one)}, {"b", json(one)}});
+  ASSERT_TRUE(same);
+  EXPECT_TRUE(same->differences.empty());
+  EXPECT_EQ(exit_status(*same), 0) << to_text(*same, View{});
   for (const char* bad : {"", "[]", "{\"version\":1}", "{\"version\":1,\"checks\":[5]}"})
-    EXPECT_FALSE(merge_reports({{"a", json(one)}, {"b", bad}})) << bad;
+    EXPECT_FALSE(compare({{"a", json(one)}, {"b", bad}})) << bad;
+}
+
+TEST(Merge, RanksThatSayTheSameAreOneHostAndSharedAlarmsStandOnce) {
+  auto alike = card_host(connectx7), other = alike;
+  alike.facts["environment"] = other.facts["environment"] = "NCCL_IB_DISABLE=1\nNCCL_DEBUG=TRACE\n";
+  other.files["/sys/class/net/ens1/mtu"] = other.files["/sys/class/net/ens2/mtu"] = "1500\n";
+  const auto json = [](Tree& tree) { return to_json(examine_host(tree, *choose_checks(""))); };
+  const std::vector<NamedText> ranks = {
+      {"rank 0", json(alike)}, {"rank 1", json(alike)}, {"rank 2", json(other)}, {"rank 3", json(alike)}};
+  const auto compared = compare_reports(ranks, SameHost::fold);
+  ASSERT_TRUE(compared);
+  EXPECT_EQ(compared->hosts, (std::vector<std::string>{"node7 (rank 0)", "node7 (rank 2)"}));
+  EXPECT_EQ(compared->reports, 4U);
+  EXPECT_EQ(exit_status(*compared), 3);
+  const auto text = to_text(*compared, View{});
+  EXPECT_EQ(text.substr(0, text.find(':')), "2 hosts, 4 reports");
+  EXPECT_TRUE(contains(text, "\nfailure nccl.ib_disable: ")) << text;
+  EXPECT_TRUE(contains(text, "\nwarning nccl.debug: ")) << text;
+  EXPECT_LT(text.find("nic.mtu: status differs"), text.find("on all of them"));
+  EXPECT_EQ(text.find("nccl.debug"), text.rfind("nccl.debug"));
+  EXPECT_FALSE(contains(text, "\x1b"));
+  EXPECT_TRUE(contains(to_text(*compared, {true, false}), "\x1b[1;31mfailure"));
+  // Without folding every report is one of its own.
+  EXPECT_EQ(compare_reports(ranks, SameHost::keep)->hosts.size(), 4U);
+  auto short_of_one = *compare_reports({ranks[0]}, SameHost::fold);
+  short_of_one.missing = {"node8: rank 4\x1b[31m"};
+  EXPECT_EQ(exit_status(short_of_one), 1);
+  EXPECT_TRUE(contains(to_text(short_of_one, View{}), "did not answer: node8: rank 4\\x1b[31m\n"));
+}
+
+TEST(Report, NamesAFewOfManyFilesThatWereRead) {
+  auto tree = rxe_host();
+  for (int i = 10; i < 1024; ++i) {
+    tree.files[fmt::format("/sys/class/infiniband/rxe0/ports/1/gids/{}", i)] =
+        "0000:0000:0000:0000:0000:0000:0000:0000\n";
+  }
+  const auto report = examine_host(tree, *choose_checks("roce.gid_present"));
+  EXPECT_GT(report.results.front().trail.size(), 1000U);
+  const auto text = to_text(report, {false, true});
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 60) << text;
+  EXPECT_TRUE(contains(text, "/sys/class/infiniband/rxe0/ports/1/gids/: ")) << text;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/nearest.h"
 #include "doctor/host/text.h"
+#include "doctor/printable.h"
 
 namespace beeline::doctor {
 namespace {
@@ -28,25 +29,40 @@ std::string_view colour_of(Status status) {
   return "";
 }
 
-// What a host says may not reach the terminal as control characters.
-std::string printable(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    safe += byte < 0x20 || byte == 0x7F ? ' ' : c;
-  }
-  return safe;
-}
-
 std::string heading(const Result& result, const View& view) {
-  const auto word = std::string(name(result.status));
-  const auto shown = view.colour ? fmt::format("{}{}\x1b[0m", colour_of(result.status), word) : word;
-  return fmt::format("{}{} {}: {}\n", shown, std::string(word.size() < 14 ? 14 - word.size() : 0, ' '),
-                     result.check->id, result.check->title);
+  const auto width = name(result.status).size();
+  return fmt::format("{}{} {}: {}\n", painted(result.status, view),
+                     std::string(width < 14 ? 14 - width : 0, ' '), result.check->id, result.check->title);
 }
 
 void add_line(std::string& text, const char* label, std::string_view value) {
-  if (!value.empty()) text += fmt::format("    {:<9} {}\n", label, printable(value));
+  if (!value.empty()) text += fmt::format("    {:<9} {}\n", label, printable(value, whole));
+}
+
+std::string directory_of(const Reading& reading) {
+  const auto& name = reading.question.name;
+  return reading.question.kind == Kind::file ? name.substr(0, name.rfind('/') + 1) : std::string();
+}
+
+// Of many files that were read in one directory, one after the other, only the first are named.
+void add_trail(std::string& text, const std::vector<Reading>& trail) {
+  constexpr std::size_t most_of_directory = 4;
+  std::map<std::string, std::size_t> count;
+  for (const auto& reading : trail) ++count[directory_of(reading)];
+  std::map<std::string, std::size_t> shown;
+  for (const auto& reading : trail) {
+    const auto directory = directory_of(reading);
+    const auto all = count[directory], number = ++shown[directory];
+    const bool folded = !directory.empty() && all > 2 * most_of_directory;
+    if (folded && number > most_of_directory + 1) continue;
+    if (folded && number > most_of_directory)
+      add_line(text, "read", fmt::format("{}: {} more", directory, all - most_of_directory));
+    else
+      add_line(text, "read",
+               name_of(reading.question) + (reading.found()        ? ""
+                                            : reading.unreadable() ? ": " + reading.why
+                                                                   : ": not there"));
+  }
 }
 
 std::string in_full(const Result& result, const View& view) {
@@ -58,12 +74,7 @@ std::string in_full(const Result& result, const View& view) {
     add_line(text, "explains", result.check->symptom);
     add_line(text, "source", result.check->source);
   }
-  if (view.verbose)
-    for (const auto& reading : result.trail)
-      add_line(text, "read",
-               name_of(reading.question) + (reading.found()        ? ""
-                                            : reading.unreadable() ? ": " + reading.why
-                                                                   : ": not there"));
+  if (view.verbose) add_trail(text, result.trail);
   return text;
 }
 
@@ -108,6 +119,11 @@ constexpr auto without_rdma =
 
 }  // namespace
 
+std::string painted(Status status, const View& view) {
+  return view.colour ? fmt::format("{}{}\x1b[0m", colour_of(status), name(status))
+                     : std::string(name(status));
+}
+
 beeline::Result<std::vector<const Check*>> choose_checks(const std::string& only) {
   std::vector<const Check*> chosen;
   const auto wanted = split(only, ",");
@@ -142,11 +158,11 @@ std::string to_text(const Report& report, const View& view) {
   const auto sorted = by_status(report);
   const auto count = [&](Status status) { return sorted.count(status) != 0 ? sorted.at(status).size() : 0; };
   std::string text =
-      fmt::format("{}: {}: {}, {}, {} unreadable, {} ok, {} not applicable\n\n", printable(report.host),
-                  counted(report.results.size(), "check"), counted(count(Status::failure), "failure"),
-                  counted(count(Status::warning), "warning"), count(Status::unreadable), count(Status::ok),
-                  count(Status::not_applicable));
-  for (const auto& remark : report.remarks) text += printable(remark) + "\n\n";
+      fmt::format("{}: {}: {}, {}, {} unreadable, {} ok, {} not applicable\n\n",
+                  printable(report.host, whole), counted(report.results.size(), "check"),
+                  counted(count(Status::failure), "failure"), counted(count(Status::warning), "warning"),
+                  count(Status::unreadable), count(Status::ok), count(Status::not_applicable));
+  for (const auto& remark : report.remarks) text += printable(remark, whole) + "\n\n";
   if (!has_rdma(report)) text += without_rdma;
   for (const auto& [status, results] : sorted) {
     const bool quiet = status == Status::ok || status == Status::not_applicable;
@@ -155,7 +171,7 @@ std::string to_text(const Report& report, const View& view) {
     for (const auto* result : results) {
       if (result->group_name() != group) {
         group = result->group_name();
-        text += fmt::format("-- {}\n", printable(title_of(group)));
+        text += fmt::format("-- {}\n", printable(title_of(group), whole));
       }
       text += in_full(*result, view);
     }

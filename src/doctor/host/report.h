@@ -23,6 +23,8 @@ struct View {
   bool colour = false;
   bool verbose = false;  // also what is fine, and everything that was read
 };
+// The status's name, in its colour where there are colours.
+std::string painted(Status status, const View& view);
 std::string to_text(const Report& report, const View& view);
 std::string to_json(const Report& report);
 std::string explain(const Check& check);

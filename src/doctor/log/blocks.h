@@ -20,7 +20,8 @@ struct Mark {
   std::uint32_t source = 0;
   std::uint64_t line = 0, order = 0;
   std::string text, host;
-  std::string set;  // counters of different sets are not compared
+  std::string section;  // the heading above, where the line names nobody
+  std::string set;      // counters of different sets are not compared
   Stamps stamps;
 };
 

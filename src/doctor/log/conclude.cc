@@ -16,7 +16,10 @@ constexpr double flap_matters_s = 600;
 
 class Conclusion {
  public:
-  explicit Conclusion(const Story& story) : story_(story), late_(who_is_late(story)) {}
+  explicit Conclusion(const Story& story) : story_(story), late_(who_is_late(story)) {
+    for (const Event& event : story.events())
+      if (is_symptom(event.kind) && rule(event.kind).rank == Class::timeout) waiting_.insert(event.rank);
+  }
   Diagnosis reach();
 
  private:
@@ -25,6 +28,8 @@ class Conclusion {
   Part part_of(const Event& event) const;
   bool by_launcher(const Event& event) const;
   bool was_handled(const Event& exception) const;
+  bool is_awaited(const Event& root, const Event& timeout) const;
+  int summary_order(const Event& one, const Event& other) const;
   bool earlier(const Event& one, const Event& other) const;
   const Event* first_failure() const;
   Finding finding(const Event& event);
@@ -39,6 +44,7 @@ class Conclusion {
 
   const Story& story_;
   const Late late_;
+  std::set<std::string> waiting_;  // ranks that say themselves that they waited for others
   Diagnosis diagnosis_;
   std::set<const Event*> used_;
 };
@@ -86,7 +92,35 @@ Conclusion::Part Conclusion::part_of(const Event& event) const {
   return Part::none;
 }
 
+// A collective that times out began to wait long before. What happens by itself, elsewhere, goes before it,
+// unless a clock says otherwise: the lines of several processes stand in a file in any order.
+bool Conclusion::is_awaited(const Event& root, const Event& timeout) const {
+  if (rule(timeout.kind).rank != Class::timeout || rule(root.kind).rank != Class::root) return false;
+  if (story_.compares_by_clock(root, timeout)) return false;
+  // Those that wait too long are killed in the end. Nobody else kills for memory.
+  const bool for_memory = root.kernel || has(root.text, "oom") || has(root.text, "out of memory");
+  if (root.kind == Kind::process_killed || root.kind == Kind::job_cancelled) return for_memory;
+  if (root.kernel) return true;
+  return !root.rank.empty() && waiting_.count(root.rank) == 0;
+}
+
+// mpirun collects what its processes say in the same words, and prints it when it likes: unless a clock
+// tells, that is behind what a process says of itself.
+int Conclusion::summary_order(const Event& one, const Event& other) const {
+  if (story_.compares_by_clock(one, other)) return 0;
+  const auto is_summary = [](const Event& event) { return event.kind == Kind::mpi_unreachable; };
+  const auto speaks_for_itself = [](const Event& event) {
+    return rule(event.kind).rank == Class::root || rule(event.kind).rank == Class::failure;
+  };
+  if (is_summary(one) && !is_summary(other) && speaks_for_itself(other)) return 1;
+  if (is_summary(other) && !is_summary(one) && speaks_for_itself(one)) return -1;
+  return 0;
+}
+
 bool Conclusion::earlier(const Event& one, const Event& other) const {
+  if (is_awaited(one, other)) return true;
+  if (is_awaited(other, one)) return false;
+  if (const int order = summary_order(one, other); order != 0) return order < 0;
   if (const int order = story_.compare(one, other); order != 0) return order < 0;
   const auto rank = [](const Event& event) {
     return event.kind == Kind::process_failed ? Class::root : rule(event.kind).rank;
@@ -207,9 +241,11 @@ Finding Conclusion::finding(const Event& event) {
     if (other.kind != event.kind || part_of(other) == Part::none) continue;
     finding.count += other.count;
     used_.insert(&other);
-    // The summary of torchrun knows the rank that a line about a process does not.
+    // The summary of torchrun knows the rank that a line about a process does not, and the program that of
+    // the GPU which the kernel complains about.
     const bool of_process = event.kind == Kind::process_killed || event.kind == Kind::process_crashed ||
-                            event.kind == Kind::process_failed;
+                            event.kind == Kind::process_failed ||
+                            (event.kind == Kind::gpu_error && event.kernel && event.host == other.host);
     if (of_process && finding.rank.empty() && !other.rank.empty() &&
         (finding.host.empty() || finding.host == other.host)) {
       finding.rank = other.rank;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -19,6 +20,7 @@ Event at(Kind kind, const Mark& mark) {
   event.order = mark.order;
   event.text = mark.text;
   event.host = printable(mark.host, 120);
+  event.section = mark.section;
   event.stamps = mark.stamps;
   return event;
 }
@@ -36,13 +38,17 @@ void from_gids_of_errors(Story& story, std::vector<Event>& found) {
   for (const Event& event : story.events()) {
     if (event.local_gid.empty() && event.remote_gid.empty()) continue;
     const auto local = parse_gid(event.local_gid), remote = parse_gid(event.remote_gid);
-    const auto any = [&](auto holds) { return (local && holds(*local)) || (remote && holds(*remote)); };
-    if (any(is_zero)) {
+    const auto any = [&](auto holds) {
+      return (local && std::invoke(holds, *local)) || (remote && std::invoke(holds, *remote));
+    };
+    if (any(&Gid::is_zero)) {
       found.push_back(like(Kind::gid_zero, event));
       continue;
     }
-    if (local && remote && is_v4(*local) != is_v4(*remote)) found.push_back(like(Kind::gid_mismatch, event));
-    if (any(is_link_local) && !story.infiniband_only()) found.push_back(like(Kind::gid_link_local, event));
+    if (local && remote && local->is_v4() != remote->is_v4())
+      found.push_back(like(Kind::gid_mismatch, event));
+    if (any(&Gid::is_link_local) && !story.infiniband_only())
+      found.push_back(like(Kind::gid_link_local, event));
   }
 }
 
@@ -52,15 +58,16 @@ void from_perftest(Story& story, std::vector<Event>& found) {
     if (pair.mtu > 0 && !pair.infiniband) mtus.insert(pair.mtu);
     if (pair.infiniband) continue;
     const auto any = [&](auto holds) {
-      return (pair.local && holds(*pair.local)) || (pair.remote && holds(*pair.remote));
+      return (pair.local && std::invoke(holds, *pair.local)) ||
+             (pair.remote && std::invoke(holds, *pair.remote));
     };
-    if (any(is_zero)) {
+    if (any(&Gid::is_zero)) {
       found.push_back(at(Kind::gid_zero, pair.mark));
       continue;
     }
-    if (pair.local && pair.remote && is_v4(*pair.local) != is_v4(*pair.remote))
+    if (pair.local && pair.remote && pair.local->is_v4() != pair.remote->is_v4())
       found.push_back(at(Kind::gid_mismatch, pair.mark));
-    if (any(is_link_local)) found.push_back(at(Kind::gid_link_local, pair.mark));
+    if (any(&Gid::is_link_local)) found.push_back(at(Kind::gid_link_local, pair.mark));
   }
   bool failed = false;
   for (const Event& event : story.events()) failed = failed || is_completion(event.kind);
@@ -85,7 +92,7 @@ void from_gid_tables(Story& story, std::vector<Event>& found) {
     bool routable_v2 = false, routable = false;
     for (const GidRow* const row : rows) {
       if (row->index == index) chosen = row;
-      const bool routes = !is_link_local(row->gid) && !is_zero(row->gid);
+      const bool routes = !row->gid.is_link_local() && !row->gid.is_zero();
       routable = routable || routes;
       routable_v2 = routable_v2 || (routes && row->v2);
     }
@@ -93,7 +100,7 @@ void from_gid_tables(Story& story, std::vector<Event>& found) {
       if (chosen == nullptr && !index_anywhere && rows.back()->complete) {
         found.push_back(at(Kind::gid_zero, rows.front()->mark));
         found.back().detail = fmt::format("the table has no entry at index {}", index);
-      } else if (chosen != nullptr && is_link_local(chosen->gid)) {
+      } else if (chosen != nullptr && chosen->gid.is_link_local()) {
         found.push_back(at(Kind::gid_link_local, chosen->mark));
       } else if (chosen != nullptr && !chosen->v2) {
         found.push_back(at(Kind::gid_v1, chosen->mark));

@@ -36,6 +36,14 @@ std::vector<std::string_view> anchors_of(const std::vector<Recogniser>& recognis
   return anchors;
 }
 
+// "### node7 dmesg", "===== node7 =====": whoever puts several hosts' outputs into one file writes above them
+// whose they are.
+bool is_heading(std::string_view body) {
+  static constexpr std::string_view marks = "#=-*>+";
+  if (body.size() < 4 || body[0] != body[1] || marks.find(body[0]) == marks.npos) return false;
+  return std::any_of(body.begin(), body.end(), is_letter);
+}
+
 // "before.txt" and "after.txt" are two looks at one host; other files are of different hosts.
 bool is_one_of_two_looks(std::string_view name) {
   name = name.substr(name.rfind('/') + 1);
@@ -64,6 +72,7 @@ struct Reader::Impl {
   std::uint32_t source = 0;
   bool open = false;
   std::string set;
+  std::string section;  // the last heading, until somebody says who it is
   std::string storage;
   std::vector<std::pair<std::uint16_t, std::size_t>> hits;
   std::unordered_map<std::uint64_t, std::uint64_t> tracebacks;  // stream -> line
@@ -85,6 +94,7 @@ void Reader::Impl::add(Event&& event, const Line& line, const Mark& mark) {
   if (event.rank.empty()) event.rank = line.rank;
   if (event.host.empty()) event.host = line.host;
   if (event.pid.empty()) event.pid = line.pid;
+  event.section = mark.section;
   std::string_view when = line.when;
   while (!when.empty() && (when.front() == '[' || when.back() == ']'))
     when.front() == '[' ? when.remove_prefix(1) : when.remove_suffix(1);
@@ -146,6 +156,12 @@ void Reader::Impl::take(std::string_view text, std::uint64_t number, bool cut) {
   mark.source = source;
   mark.line = number;
   mark.order = order;
+  const bool named = line.stream != 0 || line.nccl;
+  if (named)
+    section.clear();
+  else if (is_heading(line.body))
+    section = printable(line.body, 200);
+  mark.section = section;
   if (line.body.find("Traceback (most recent call last)") != line.body.npos) {
     if (tracebacks.size() >= most_streams) tracebacks.clear();
     tracebacks[line.stream] = number;
@@ -167,6 +183,7 @@ void Reader::Impl::end_source() {
     take(text, number, true);
   });
   tracebacks.clear();
+  section.clear();
   open = false;
 }
 

@@ -13,7 +13,8 @@ struct Event {
   Kind kind = Kind::count_;
   std::int64_t code = -1;  // a completion status, an errno, an exit code, an Xid
   std::string rank, host, pid, device, peer, local_gid, remote_gid, when;
-  std::string detail;  // in the log's own words
+  std::string detail;   // in the log's own words
+  std::string section;  // the heading that it stands under, where its line names nobody
   // Of a collective that timed out.
   std::int64_t sequence = -1, elements = -1, timeout_ms = -1, enqueued = -1, completed = -1;
   Stamps stamps;

@@ -99,6 +99,26 @@ bool take_ray(Line& line) {
   return true;
 }
 
+// "[worker-1] ", as collectors of several containers or hosts write.
+bool take_bracketed_name(Line& line) {
+  std::string_view rest;
+  const auto inside = bracket(line.body, rest);
+  if (!inside || inside->empty() || inside->size() > 64 ||
+      !(rest.empty() || rest.front() == ' ' || rest.front() == ':'))
+    return false;
+  if (!std::all_of(inside->begin(), inside->end(), is_name) ||
+      !std::any_of(inside->begin(), inside->end(), is_digit) || !is_letter(inside->front()))
+    return false;
+  // Devices, interfaces and ranks are no hosts.
+  for (const std::string_view other :
+       {"rank", "gpu", "cuda", "mlx", "bnxt", "irdma", "efa", "eth", "ib", "bond", "local"})
+    if (starts(*inside, other)) return false;
+  if (line.host.empty()) line.host = *inside;
+  skip_colon_and_blanks(rest);
+  line.body = rest;
+  return true;
+}
+
 // "[80746] ", the process that a collector read from.
 bool take_bare_number(Line& line) {
   std::string_view rest;
@@ -264,7 +284,8 @@ Line take_apart(std::string_view text, std::uint64_t number, std::string& storag
     // Open MPI and others may write "| " in front of everything.
     if (starts(line.body, "| ")) line.body.remove_prefix(2);
     if (take_torch(line) || take_mpirun(line) || take_kubectl(line) || take_ray(line) || take_time(line) ||
-        take_bare_number(line) || take_container_stream(line) || take_syslog(line))
+        take_bare_number(line) || (i == 0 && take_bracketed_name(line)) || take_container_stream(line) ||
+        take_syslog(line))
       continue;
     if (take_host_and_pid(line)) break;
     if (labels < 2 && take_label(line, true)) {

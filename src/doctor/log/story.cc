@@ -36,6 +36,7 @@ void Story::saw(const Line& line) {
     if (!line.rank.empty()) ranks_.emplace(line.rank);
     if (!line.host.empty()) hosts_.emplace(line.host);
     if (line.nccl) nccl_hosts_.emplace(line.host);
+    if (line.nccl && !line.rank.empty()) note_host_of_rank(std::string(line.rank), std::string(line.host));
     if (line.nccl) nccl_pids_.emplace(std::string(line.host) + " " + std::string(line.pid));
   }
   if (line.kernel) return;
@@ -54,10 +55,13 @@ std::optional<std::size_t> Story::add(Event&& event) {
     auto& known = rank_of_[event.host + " " + event.pid];
     if (known.second.empty() || event.code >= known.first) known = {event.code, event.rank};
     world_ = std::max(world_, event.code);
+    note_host_of_rank(event.rank, event.host);
     if (ranks_.size() < most_names) ranks_.insert(event.rank);
     if (hosts_.size() < most_names) hosts_.insert(event.host);
     return std::nullopt;
   }
+  // A launcher names ranks that say nothing themselves.
+  if (!event.rank.empty() && ranks_.size() < most_names) ranks_.insert(event.rank);
   const auto [place, fresh] = known_.try_emplace(identity(event), events_.size());
   if (!fresh) {
     repeat(place->second, event.order);
@@ -71,6 +75,26 @@ std::optional<std::size_t> Story::add(Event&& event) {
   }
   events_.push_back(std::move(event));
   return events_.size() - 1;
+}
+
+void Story::note_host_of_rank(const std::string& rank, const std::string& host) {
+  if (host.empty() || host_of_rank_.size() >= most_names) return;
+  const auto [place, fresh] = host_of_rank_.try_emplace(rank, host);
+  if (!fresh && place->second != host) place->second.clear();
+}
+
+// Where its line does not say it: from the rank, or from the heading that it stands under.
+void Story::name_host(Event& event) const {
+  if (!event.host.empty()) return;
+  if (const auto known = host_of_rank_.find(event.rank); known != host_of_rank_.end())
+    event.host = known->second;
+  if (!event.rank.empty()) return;
+  for (std::size_t start = 0; start < event.section.size();) {
+    const auto end = std::min(event.section.find_first_of(" :,=[]()<>", start), event.section.size());
+    const auto word = event.section.substr(start, end - start);
+    if (hosts_.count(word) != 0) event.host = word;
+    start = end + 1;
+  }
 }
 
 void Story::name_ranks() {
@@ -116,6 +140,7 @@ void Story::settle() {
     kept.push_back(std::move(event));
   }
   events_ = std::move(kept);
+  for (Event& event : events_) name_host(event);
   std::array<std::size_t, clocks> timed{};
   for (const Event& event : events_)
     for (std::size_t clock = 0; clock < clocks; ++clock)
@@ -125,13 +150,16 @@ void Story::settle() {
   clock_ = static_cast<Clock>(most - timed.begin());
 }
 
+std::optional<Clock> Story::telling_clock(const Event& one, const Event& other) const {
+  for (const Clock clock : {clock_, Clock::date, Clock::epoch, Clock::day, Clock::boot})
+    if (has_clock_ && one.stamps.has(clock) && other.stamps.has(clock) &&
+        one.stamps[clock] != other.stamps[clock])
+      return clock;
+  return std::nullopt;
+}
+
 int Story::compare(const Event& one, const Event& other) const {
-  for (const Clock clock : {clock_, Clock::date, Clock::epoch, Clock::day, Clock::boot}) {
-    if (!has_clock_ || !one.stamps.has(clock) || !other.stamps.has(clock) ||
-        one.stamps[clock] == other.stamps[clock])
-      continue;
-    return one.stamps[clock] < other.stamps[clock] ? -1 : 1;
-  }
+  if (const auto clock = telling_clock(one, other)) return one.stamps[*clock] < other.stamps[*clock] ? -1 : 1;
   if (one.source != other.source) return 0;
   return one.order < other.order ? -1 : one.order > other.order ? 1 : 0;
 }

@@ -40,10 +40,17 @@ class Story {
   const std::vector<Event>& events() const { return events_; }
   const Event* first(Kind kind) const;
   std::vector<const Event*> all(Kind kind) const;
-  void add_settled(Event&& event) { events_.push_back(std::move(event)); }
+  void add_settled(Event&& event) {
+    name_host(event);
+    events_.push_back(std::move(event));
+  }
 
   // Negative if `one` happened first, positive if `other` did, 0 if nobody can say.
   int compare(const Event& one, const Event& other) const;
+  // Whether a clock that both lines have says so, not the order of a file.
+  bool compares_by_clock(const Event& one, const Event& other) const {
+    return telling_clock(one, other).has_value();
+  }
 
   std::int64_t world() const { return world_; }
   const std::set<std::string>& ranks() const { return ranks_; }
@@ -56,14 +63,18 @@ class Story {
   std::uint64_t job_lines() const { return job_lines_; }
 
  private:
+  std::optional<Clock> telling_clock(const Event& one, const Event& other) const;
   bool in_job(const Event& event, bool& known) const;
   void name_ranks();
+  void note_host_of_rank(const std::string& rank, const std::string& host);
+  void name_host(Event& event) const;
 
   std::vector<std::string> sources_;
   std::vector<Event> events_;
   std::map<std::string, std::size_t> known_;  // what was seen -> its event
   std::unordered_map<std::string, std::pair<std::int64_t, std::string>>
-      rank_of_;  // "host pid" -> group size, rank
+      rank_of_;                                                // "host pid" -> group size, rank
+  std::unordered_map<std::string, std::string> host_of_rank_;  // empty where they are several
   std::set<std::string> ranks_, hosts_, nccl_hosts_, nccl_pids_;
   std::unordered_set<std::uint64_t> streams_;  // whose names are in these already
   std::int64_t world_ = 0;

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "doctor/printable.h"
+
 namespace beeline::doctor::log {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -32,8 +34,5 @@ std::string_view word(std::string_view text);
 std::string_view word_after(std::string_view text, std::string_view key);
 // Takes the next word off the front of `rest`; words are separated by blanks.
 std::string_view take_word(std::string_view& rest);
-
-// Fit for a terminal: control characters and invalid UTF-8 as \xNN, at most `longest` bytes.
-std::string printable(std::string_view text, std::size_t longest = 240);
 
 }  // namespace beeline::doctor::log

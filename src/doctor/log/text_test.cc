@@ -84,14 +84,14 @@ TEST(Numbers, StopWhereTheyEnd) {
 TEST(Gids, OfPerftestAreDecimal) {
   const auto v4 = parse_decimal_gid("00:00:00:00:00:00:00:00:00:00:255:255:192:168:01:39");
   ASSERT_TRUE(v4.has_value());
-  EXPECT_TRUE(is_v4(*v4));
+  EXPECT_TRUE(v4->is_v4());
   EXPECT_EQ(*v4, parse_gid("::ffff:192.168.1.39"));
   const auto local = parse_decimal_gid("254:128:00:00:00:00:00:00:162:136:194:255:254:91:03:236");
   ASSERT_TRUE(local.has_value());
-  EXPECT_TRUE(is_link_local(*local));
+  EXPECT_TRUE(local->is_link_local());
   EXPECT_FALSE(parse_decimal_gid("256:00").has_value());
   EXPECT_FALSE(parse_decimal_gid("1:2:3").has_value());
-  EXPECT_TRUE(is_zero(*parse_gid("::")));
+  EXPECT_TRUE(parse_gid("::")->is_zero());
 }
 
 }  // namespace

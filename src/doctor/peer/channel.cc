@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/bytes.h"
+#include "doctor/printable.h"
 
 namespace beeline::doctor::peer {
 namespace {
@@ -38,10 +39,6 @@ int connect_one(int fd, const addrinfo& address, TimePoint deadline) {
 
 }  // namespace
 
-TimePoint monotonic_now() {
-  return {std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()).count()};
-}
-
 bool wait_for(int fd, short events, TimePoint deadline) {
   for (;;) {
     const auto left_ms = ((deadline - monotonic_now()).count() + 999'999) / 1'000'000;
@@ -50,13 +47,6 @@ bool wait_for(int fd, short events, TimePoint deadline) {
     if (result > 0) return true;
     if (monotonic_now() >= deadline) return false;
   }
-}
-
-std::string tame(std::string_view text, std::size_t most) {
-  std::string safe(text.substr(0, most));
-  for (char& c : safe)
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7E) c = '?';
-  return text.size() > most ? safe + "..." : safe;
 }
 
 Channel::Channel(Descriptor socket, std::string peer) : in_(std::move(socket)), peer_(std::move(peer)) {
@@ -131,9 +121,9 @@ beeline::Result<nlohmann::json> Channel::receive(Duration timeout) {
     BEELINE_TRY(auto message, read_message(monotonic_now() + timeout));
     if (type_of(message) == "failure") {
       const auto text = message.find("text");
-      return fail(
-          Errc::aborted, "{} gave up: {}", peer_,
-          text != message.end() && text->is_string() ? tame(text->get<std::string>()) : "it did not say why");
+      return fail(Errc::aborted, "{} gave up: {}", peer_,
+                  text != message.end() && text->is_string() ? printable(text->get<std::string>())
+                                                             : "it did not say why");
     }
     if (type_of(message) != "alive") return message;
   }
@@ -142,7 +132,8 @@ beeline::Result<nlohmann::json> Channel::receive(Duration timeout) {
 beeline::Result<nlohmann::json> Channel::receive(std::string_view type, Duration timeout) {
   BEELINE_TRY(auto message, receive(timeout));
   if (type_of(message) != type)
-    return fail(Errc::protocol, "{} said '{}' where '{}' was due", peer_, tame(type_of(message), 40), type);
+    return fail(Errc::protocol, "{} said '{}' where '{}' was due", peer_, printable(type_of(message), 40),
+                type);
   return message;
 }
 

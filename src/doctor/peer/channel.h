@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -16,7 +17,6 @@ namespace beeline::doctor::peer {
 inline constexpr std::size_t max_message_bytes = std::size_t{64} * 1024;
 inline constexpr std::uint16_t default_port = 18791;
 
-TimePoint monotonic_now();
 // The next readiness of `fd` for `events`; false when the deadline passed.
 bool wait_for(int fd, short events, TimePoint deadline);
 
@@ -44,8 +44,5 @@ class Channel {
 };
 
 beeline::Result<Channel> connect_to(const std::string& host, std::uint16_t port, Duration timeout);
-
-// Text of a stranger, fit for a terminal: printable, and not longer than `most`.
-std::string tame(std::string_view text, std::size_t most = 300);
 
 }  // namespace beeline::doctor::peer

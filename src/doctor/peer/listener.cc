@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "doctor/peer/echo.h"
 #include "doctor/peer/rc_end.h"
+#include "doctor/printable.h"
 
 namespace beeline::doctor::peer {
 namespace {
@@ -102,7 +103,8 @@ beeline::Result<void> serve_client(Channel& channel, const Host& host, std::uint
     const auto type = text_of(message, "type");
     if (type == "bye") return {};
     if (type != "rc")
-      return fail(Errc::protocol, "{} asks for '{}', which no doctor does", channel.peer(), tame(type, 40));
+      return fail(Errc::protocol, "{} asks for '{}', which no doctor does", channel.peer(),
+                  printable(type, 40));
     BEELINE_TRY_VOID(answer_ping(channel, message, host.provider));
   }
   return fail(Errc::timed_out, "{} takes too long", channel.peer());

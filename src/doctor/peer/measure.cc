@@ -13,6 +13,7 @@
 #include "doctor/peer/datagram.h"
 #include "doctor/peer/probe.h"
 #include "doctor/peer/rc_end.h"
+#include "doctor/printable.h"
 
 namespace beeline::doctor::peer {
 namespace {
@@ -81,7 +82,7 @@ void read_doors(Measured& measured, const nlohmann::json& ready) {
 
 std::string text_of(const nlohmann::json& message, const char* key) {
   const auto found = message.find(key);
-  return found != message.end() && found->is_string() ? tame(found->get<std::string>()) : std::string();
+  return found != message.end() && found->is_string() ? printable(found->get<std::string>()) : std::string();
 }
 
 // A Result for what ends the conversation; what the ping found is in the pair.

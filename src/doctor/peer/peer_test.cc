@@ -187,7 +187,7 @@ TEST(Peer, AnOfferedHostIsBoundedAndTamed) {
   const auto read = host_from_json(message);
   ASSERT_TRUE(read);
   EXPECT_LT(read->name.size(), 100u);
-  EXPECT_EQ(read->rails[0].device, "bad?]0;name");
+  EXPECT_EQ(read->rails[0].device, "bad\\x1b]0;name");
   EXPECT_EQ(read->rails[0].link_mtu_bytes, 0u);
   EXPECT_EQ(read->rails[0].gids.size(), 1u);
   message["rails"] = "none";

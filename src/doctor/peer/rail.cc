@@ -12,6 +12,7 @@
 #include "doctor/host/devices.h"
 #include "doctor/host/text.h"
 #include "doctor/peer/channel.h"
+#include "doctor/printable.h"
 
 namespace beeline::doctor::peer {
 namespace {
@@ -37,7 +38,7 @@ std::uint32_t roce_mtu(std::uint32_t link_mtu_bytes) {
 void add_marking(Case& c, const Port& port, Rail& rail) {
   if (const auto marked = marked_dscp(c, port)) {
     rail.dscp = marked->dscp;
-    rail.dscp_evidence = tame(marked->evidence, most_text);
+    rail.dscp_evidence = printable(marked->evidence, most_text);
   }
   if (rail.netdev.empty()) return;
   const auto qos = qos_state(c, rail.netdev);
@@ -49,11 +50,8 @@ Rail rail_of(Case& c, const Port& port) {
   Rail rail;
   rail.device = port.device;
   rail.netdev = port.netdev;
-  for (const auto& gid : gids(c, port)) {
-    IpAddress address;
-    std::copy(gid.bytes.begin(), gid.bytes.end(), address.bytes.begin());
-    rail.gids.push_back({gid.index, address, !gid.type_known ? "unknown" : gid.v2 ? "RoCE v2" : "RoCE v1"});
-  }
+  for (const auto& gid : gids(c, port))
+    rail.gids.push_back({gid.index, gid.gid, !gid.type_known ? "unknown" : gid.v2 ? "RoCE v2" : "RoCE v1"});
   rail.link_mtu_bytes = link_mtu(rail.netdev);
   rail.active_mtu_bytes = roce_mtu(rail.link_mtu_bytes);
   add_marking(c, port, rail);
@@ -82,8 +80,9 @@ bool is_bridge(Case& c, const std::string& interface) {
 
 std::string text_of(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? tame(found->get_ref<const std::string&>(), most_text)
-                                                     : std::string();
+  return found != object.end() && found->is_string()
+             ? printable(found->get_ref<const std::string&>(), most_text)
+             : std::string();
 }
 
 std::int64_t number_of(const nlohmann::json& object, const char* key, std::int64_t least, std::int64_t most) {
@@ -138,7 +137,7 @@ bool HostFacts::only_loopback() const {
 HostFacts describe_host(Evidence& evidence, verbs::Provider* provider) {
   Case c(evidence);
   HostFacts host;
-  host.name = tame(trim(c.fact("hostname").value), most_text);
+  host.name = printable(trim(c.fact("hostname").value), most_text);
   std::vector<std::string> covered;
   for (const auto& port : ports(c)) {
     if (!port.roce() || !port.active()) continue;

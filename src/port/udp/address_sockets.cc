@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "port/udp/raw_socket.h"
 #include "port/udp/socket_address.h"
+#include "port/udp/trains.h"
 
 namespace beeline::port {
 namespace {
@@ -20,7 +21,7 @@ constexpr Duration confirm_after = 2 * round_time;
 }  // namespace
 
 Result<std::unique_ptr<AddressSockets>> AddressSockets::open(const IpAddress& address, Slot own,
-                                                             bool see_ip_headers) {
+                                                             bool see_ip_headers, Segmentation segmentation) {
   BEELINE_TRY(const std::uint32_t scope_id, scope_of(address));
   BEELINE_TRY(Descriptor data, open_data_socket(address, scope_id));
   Descriptor raw;
@@ -28,18 +29,25 @@ Result<std::unique_ptr<AddressSockets>> AddressSockets::open(const IpAddress& ad
     BEELINE_TRY(raw, open_raw_socket(address, own));
     BEELINE_TRY_VOID(drop_what_the_raw_socket_takes(data.get(), own));
   }
-  logger()->debug("UDP port {} opened on {}, as slot {}{}", roce_port, to_string(address), own.value,
-                  raw ? ", with a raw socket that shows IP headers" : "");
+  // Of merged datagrams a raw socket would show one IP header, and what others wrote into theirs may differ.
+  // Where nothing is merged, this keeps the kernel from cutting trains for a UDP socket that drops them.
+  if (segmentation != Segmentation::off && (!raw || merges_nothing(cutting_facts(address))))
+    take_merged_datagrams(data);
+  const TrainRule trains = train_rule(segmentation, address);
+  logger()->debug("UDP port {} opened on {}, as slot {}{}; trains are sent: {} ({})", roce_port,
+                  to_string(address), own.value, raw ? ", with a raw socket that shows IP headers" : "",
+                  trains.allowed ? "yes" : "no", trains.reason);
   return std::unique_ptr<AddressSockets>(
-      new AddressSockets(address, scope_id, std::move(data), std::move(raw)));
+      new AddressSockets(address, scope_id, std::move(data), std::move(raw), trains.allowed));
 }
 
 AddressSockets::AddressSockets(const IpAddress& address, std::uint32_t scope_id, Descriptor data,
-                               Descriptor raw)
+                               Descriptor raw, bool takes_trains)
     : address_(address),
       scope_id_(scope_id),
       data_(std::move(data)),
       raw_(std::move(raw)),
+      takes_trains_(takes_trains),
       flows_(address, scope_id),
       round_interval_(round_interval_min) {}
 
@@ -91,6 +99,12 @@ void AddressSockets::attach(Slot own, TimePoint now) {
     confirm_at_ = now + confirm_after;
   first_round_ = false;
   attached_ = table;
+}
+
+void AddressSockets::stop_trains() {
+  if (!takes_trains_) return;
+  takes_trains_ = false;
+  logger()->info("the kernel takes no trains of packets from {}: they leave one by one", to_string(address_));
 }
 
 void AddressSockets::close_all() {

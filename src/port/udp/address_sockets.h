@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/config.h"
 #include "port/udp/data_socket.h"
 #include "port/udp/flow_sockets.h"
 #include "port/udp/steering.h"
@@ -12,14 +13,16 @@ namespace beeline::port {
 class AddressSockets {
  public:
   // `see_ip_headers`: IPv4 packets for `own` come through a raw socket (raw_socket.h).
-  static Result<std::unique_ptr<AddressSockets>> open(const IpAddress& address, Slot own,
-                                                      bool see_ip_headers);
+  static Result<std::unique_ptr<AddressSockets>> open(const IpAddress& address, Slot own, bool see_ip_headers,
+                                                      Segmentation segmentation);
 
   const IpAddress& address() const { return address_; }
   std::uint32_t scope_id() const { return scope_id_; }
   int data() const { return data_.get(); }
   int raw() const { return raw_.get(); }  // -1: there is none
   FlowSockets& flows() { return flows_; }
+  bool takes_trains() const { return takes_trains_; }
+  void stop_trains();  // the kernel says that it does not
 
   // --- steering: learn which index of the reuseport group is whose ---
   // Something has changed, or seems to have.
@@ -35,13 +38,15 @@ class AddressSockets {
   void close_all();
 
  private:
-  AddressSockets(const IpAddress& address, std::uint32_t scope_id, Descriptor data, Descriptor raw);
+  AddressSockets(const IpAddress& address, std::uint32_t scope_id, Descriptor data, Descriptor raw,
+                 bool takes_trains);
   void send_probes(Slot own);
   void attach(Slot own, TimePoint now);
 
   IpAddress address_;
   std::uint32_t scope_id_;
   Descriptor data_, raw_;
+  bool takes_trains_;
   FlowSockets flows_;
   IndexLearner learner_;
   SteeringTable attached_;

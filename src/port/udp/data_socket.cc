@@ -19,6 +19,9 @@
 #ifndef UDP_NO_CHECK6_RX  // <linux/udp.h>, which does not mix with <netinet/udp.h>
 #define UDP_NO_CHECK6_RX 102
 #endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
 
 namespace beeline::port {
 namespace {
@@ -134,6 +137,8 @@ Result<Descriptor> open_flow_socket(const IpAddress& address, std::uint16_t port
       return fail_errno(error, fmt::format("cannot bind UDP {} port {}", to_string(address), port));
   }
 }
+
+void take_merged_datagrams(const Descriptor& data_socket) { set(data_socket, IPPROTO_UDP, UDP_GRO, 1); }
 
 void grow_receive_buffer(const Descriptor& socket) { grow_buffer(socket, SO_RCVBUFFORCE, SO_RCVBUF); }
 

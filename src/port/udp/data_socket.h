@@ -25,6 +25,9 @@ Result<Descriptor> open_data_socket(const IpAddress& address, std::uint32_t scop
 // IP_PMTUDISC_PROBE does that and also ignores forged ICMP "fragmentation needed".
 Result<Descriptor> open_flow_socket(const IpAddress& address, std::uint16_t port, std::uint32_t scope_id);
 
+// From now on the socket may give several datagrams of a flow in one piece, and say where it is to be cut.
+void take_merged_datagrams(const Descriptor& data_socket);
+
 // As large as the kernel lets it be.
 void grow_receive_buffer(const Descriptor& socket);
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint32_t magic = 0x42656548;  // "BeeH"
 constexpr std::uint8_t version = 1;
+constexpr std::uint8_t flag_congested = 1, flag_behind_another = 2;
 constexpr std::uint32_t listener_tag = UINT32_MAX;
 constexpr std::uint32_t outgoing_tag = 1 << 16;  // and the slot; without it: the place among the incoming
 // Garbage for slots that nobody owns must not cost three system calls a packet.
@@ -32,7 +33,9 @@ HandOverHeader encode(const HandOverMessage& message) {
   store_be32(header.data(), magic);
   store_u8(header.data() + 4, version);
   store_u8(header.data() + 5, static_cast<std::uint8_t>(message.kind));
-  store_u8(header.data() + 6, message.congestion_experienced ? 1 : 0);
+  store_u8(header.data() + 6,
+           static_cast<std::uint8_t>((message.congestion_experienced ? flag_congested : 0) |
+                                     (message.behind_another ? flag_behind_another : 0)));
   store_u8(header.data() + 7, message.index);
   store_be16(header.data() + 8, message.source_port);
   store_u8(header.data() + 10, message.sender.value);
@@ -45,7 +48,8 @@ std::optional<HandOverMessage> decode_handover(Bytes bytes) {
   if (bytes.size() < handover_header_bytes) return std::nullopt;
   const std::byte* p = bytes.data();
   const std::uint8_t kind = load_u8(p + 5), flags = load_u8(p + 6);
-  if (load_be32(p) != magic || load_u8(p + 4) != version || flags > 1) return std::nullopt;
+  if (load_be32(p) != magic || load_u8(p + 4) != version || flags > (flag_congested | flag_behind_another))
+    return std::nullopt;
   if (kind != static_cast<std::uint8_t>(HandOverMessage::Kind::packet) &&
       kind != static_cast<std::uint8_t>(HandOverMessage::Kind::answer))
     return std::nullopt;
@@ -53,7 +57,8 @@ std::optional<HandOverMessage> decode_handover(Bytes bytes) {
     if (load_u8(p + i) != 0) return std::nullopt;
   HandOverMessage message;
   message.kind = static_cast<HandOverMessage::Kind>(kind);
-  message.congestion_experienced = flags == 1;
+  message.congestion_experienced = (flags & flag_congested) != 0;
+  message.behind_another = (flags & flag_behind_another) != 0;
   message.index = load_u8(p + 7);
   message.source_port = load_be16(p + 8);
   message.sender.value = load_u8(p + 10);

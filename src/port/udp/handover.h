@@ -38,6 +38,8 @@ struct HandOverMessage {
   Kind kind = Kind::packet;
   Slot sender;
   bool congestion_experienced = false;
+  // Cut from a train whose first datagram is another slot's: what filters look at.
+  bool behind_another = false;
   std::uint8_t index = 0;
   std::uint16_t source_port = 0;
   IpAddress source;

@@ -15,7 +15,7 @@ namespace {
 HandOverMessage example() {
   HandOverMessage message;
   message.sender = Slot{17};
-  message.congestion_experienced = true;
+  message.congestion_experienced = message.behind_another = true;
   message.index = 3;
   message.source_port = 0xC123;
   message.source = IpAddress::v4(10, 1, 2, 3);
@@ -30,6 +30,7 @@ TEST(HandOverHeader, EncodesAndDecodesAsInverses) {
   EXPECT_EQ(decoded->kind, message.kind);
   EXPECT_EQ(decoded->sender.value, message.sender.value);
   EXPECT_EQ(decoded->congestion_experienced, message.congestion_experienced);
+  EXPECT_EQ(decoded->behind_another, message.behind_another);
   EXPECT_EQ(decoded->index, message.index);
   EXPECT_EQ(decoded->source_port, message.source_port);
   EXPECT_EQ(decoded->source, message.source);
@@ -51,7 +52,7 @@ TEST(HandOverHeader, RefusesWhatItDidNotWrite) {
     EXPECT_FALSE(decode_handover(bad)) << kind;
   }
   HandOverHeader bad_flags = good;
-  bad_flags[6] = std::byte{2};
+  bad_flags[6] = std::byte{4};
   EXPECT_FALSE(decode_handover(bad_flags));
 }
 

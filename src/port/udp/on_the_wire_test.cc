@@ -6,6 +6,7 @@
 #include <linux/if_tun.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <netinet/ip.h>
 #include <netpacket/packet.h>
 #include <sched.h>
@@ -119,16 +120,18 @@ void shrink_send_buffer(std::uint16_t source_port) {
 constexpr int cannot = 77;
 
 // Exit status: 0 good, `cannot`, else the number of the step that failed.
-int in_silence(const std::function<int(Port&, std::uint16_t source_port)>& body) {
+using Body = std::function<int(Port&, std::uint16_t source_port, const Descriptor& tap)>;
+
+int in_silence(const Body& body) {
   const Descriptor tap = make_silent_interface();
   if (!tap) return cannot;
   auto port = open_port(local);
   if (!port) return 1;
   const auto source_port = port->source_port(local, 3);
-  return source_port ? body(*port, *source_port) : 2;
+  return source_port ? body(*port, *source_port, tap) : 2;
 }
 
-int fill_the_socket(Port& port, std::uint16_t source_port) {
+int fill_the_socket(Port& port, std::uint16_t source_port, const Descriptor&) {
   shrink_send_buffer(source_port);
   // Frames wait for an address resolution that never comes, and are charged to the socket.
   std::array<std::byte, 1024> payload{};
@@ -144,7 +147,7 @@ int fill_the_socket(Port& port, std::uint16_t source_port) {
   return port.counters().send_failures == 0 && port.counters().datagrams_sent == sent ? 0 : 5;
 }
 
-int exceed_the_mtu(Port& port, std::uint16_t source_port) {
+int exceed_the_mtu(Port& port, std::uint16_t source_port, const Descriptor&) {
   std::array<std::byte, 1473> payload{};  // one more than 1500 - 28
   const iovec fits[] = {{payload.data(), payload.size() - 1}},
               does_not[] = {{payload.data(), payload.size()}};
@@ -154,7 +157,81 @@ int exceed_the_mtu(Port& port, std::uint16_t source_port) {
   return packets[0].status == SendStatus::failed && packets[1].status == SendStatus::sent ? 0 : 7;
 }
 
-void run_in_silence(const std::function<int(Port&, std::uint16_t)>& body) {
+// --- trains ---
+
+constexpr std::size_t train_packets = 5, train_packet_bytes = 1040, last_bytes = 600;
+
+// A train of five, the last one shorter; each begins with its number.
+struct Train {
+  std::array<std::array<std::byte, train_packet_bytes>, train_packets> payloads{};
+  std::array<iovec, train_packets> pieces;
+  std::vector<OutPacket> packets;
+
+  explicit Train(std::uint16_t source_port) {
+    for (std::size_t i = 0; i < train_packets; ++i) {
+      store_u8(payloads[i].data(), static_cast<std::uint8_t>(i + 1));
+      pieces[i] = {payloads[i].data(), i + 1 < train_packets ? train_packet_bytes : last_bytes};
+      packets.push_back(out_packet(local, silent, source_port, {&pieces[i], 1}));
+      packets.back().place = static_cast<std::uint8_t>(i);
+    }
+  }
+};
+
+// So that frames leave without asking.
+bool know_the_neighbour() {
+  const Descriptor control(::socket(AF_INET, SOCK_DGRAM, 0));
+  arpreq request{};
+  SocketAddress name;
+  fill(name, silent, 0, 0);
+  std::memcpy(&request.arp_pa, &name.v4, sizeof name.v4);
+  request.arp_ha.sa_family = ARPHRD_ETHER;
+  request.arp_ha.sa_data[0] = 2;
+  request.arp_flags = ATF_COM | ATF_PERM;
+  std::strcpy(request.arp_dev, "quiet0");
+  return ::ioctl(control.get(), SIOCSARP, &request) == 0;
+}
+
+// What leaves the host: as a network card would get it to send.
+int cut_a_train(Port& port, std::uint16_t source_port, const Descriptor& tap) {
+  if (!know_the_neighbour()) return 10;
+  if (port.train_max(local) != train_packets_max) return 11;
+  Train train(source_port);
+  if (port.send(train.packets) != train_packets) return 12;
+  if (port.counters().trains_sent != 1 || port.counters().packets_in_trains != train_packets) return 13;
+  for (std::size_t i = 0; i < train_packets;) {
+    std::array<std::byte, 4096> frame;
+    const ssize_t length = ::read(tap.get(), frame.data(), frame.size());
+    if (length < 42 || load_be16(frame.data() + 12) != ETH_P_IP || load_u8(frame.data() + 23) != IPPROTO_UDP)
+      continue;
+    const std::byte* ip = frame.data() + 14;
+    if (load_be16(ip + 4) != i) return 14;       // identification
+    if (load_be16(ip + 6) != 0x4000) return 15;  // DF
+    if (load_u8(ip + 28) != i + 1) return 16;    // the payload
+    const std::size_t bytes = i + 1 < train_packets ? train_packet_bytes : last_bytes;
+    if (load_be16(ip + 2) != 28 + bytes || load_be16(ip + 24) != 8 + bytes) return 17;
+    ++i;
+  }
+  return 0;
+}
+
+// The pieces do not fit the link: the train is refused, and sent apart each says so for itself.
+int train_beyond_the_mtu(Port& port, std::uint16_t source_port, const Descriptor&) {
+  std::array<std::byte, 1473> payload{};
+  const iovec too_long[] = {{payload.data(), payload.size()}};
+  std::vector<OutPacket> packets(3, out_packet(local, silent, source_port, too_long));
+  packets[1].place = 1;
+  if (port.send(packets) != 0) return 20;
+  for (const OutPacket& packet : packets)
+    if (packet.status != SendStatus::train_refused) return 21;
+  if (port.counters().trains_refused != 1 || port.train_max(local) == 1) return 22;
+  packets[1].place = 0;
+  if (port.send(packets) != 0) return 23;
+  for (const OutPacket& packet : packets)
+    if (packet.status != SendStatus::failed) return 24;
+  return 0;
+}
+
+void run_in_silence(const Body& body) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -173,6 +250,10 @@ void run_in_silence(const std::function<int(Port&, std::uint16_t)>& body) {
 TEST(OnTheWire, AFullSocketLeavesTheRestOfTheSpanUnsent) { run_in_silence(fill_the_socket); }
 
 TEST(OnTheWire, WhatDoesNotFitTheLinkIsNotFragmented) { run_in_silence(exceed_the_mtu); }
+
+TEST(OnTheWire, TheKernelNumbersThePiecesOfATrainFromZero) { run_in_silence(cut_a_train); }
+
+TEST(OnTheWire, ATrainThatDoesNotFitTheLinkIsRefusedAsOne) { run_in_silence(train_beyond_the_mtu); }
 
 }  // namespace
 }  // namespace beeline::port::test

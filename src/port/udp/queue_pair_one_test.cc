@@ -331,7 +331,7 @@ TEST_F(HostileManagement, NonsenseIsCountedAndTheRestIsMarkedAsHandedOver) {
   std::uint64_t refused = 0;
   hand_over(good, IpAddress::v4(10, 0, 0, 1)), ++refused;  // not an address of ours
   hand_over(good, IpAddress{}), ++refused;
-  hand_over(good, address_, 2), ++refused;  // a flag that does not exist
+  hand_over(good, address_, 4), ++refused;  // a flag that does not exist
   Contents too_long(datagram_bytes_max + 1);
   std::copy(good.begin(), good.end(), too_long.begin());
   hand_over(too_long, address_), ++refused;

@@ -125,6 +125,7 @@ std::optional<InPacket> parse_ip_datagram(MutableBytes bytes) {
   packet.bytes = bytes.subspan(ip_bytes + udp_bytes);
   packet.congestion_experienced = (load_u8(ip + 1) & ecn_mask) == ecn_ce;
   packet.ip_header_seen = true;
+  packet.may_be_train = true;
   packet.dont_fragment = (flags & dont_fragment) != 0;
   packet.ip_id = load_be16(ip + 4);
   return packet;

@@ -1,54 +1,108 @@
 #include "port/udp/receive_batch.h"
 
 #include <netinet/in.h>
+#include <netinet/udp.h>
 
 #include <algorithm>
 #include <cstring>
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
 
 namespace beeline::port {
 namespace {
 
 constexpr int ecn_mask = 3, ecn_ce = 3;  // RFC 3168, 5: the low bits of ToS or traffic class
 
-bool carries_ce(msghdr& header) {
+// What the kernel says of a message beside its bytes.
+struct Remarks {
+  bool congestion_experienced = false;
+  std::uint16_t segment_bytes = 0;
+};
+
+int number_in(const cmsghdr* item) {
+  int value = 0;
+  std::memcpy(&value, CMSG_DATA(item), sizeof value);
+  return value;
+}
+
+Remarks remarks_of(msghdr& header) {
+  Remarks remarks;
   for (cmsghdr* item = CMSG_FIRSTHDR(&header); item != nullptr; item = CMSG_NXTHDR(&header, item)) {
     if (item->cmsg_level == IPPROTO_IP && item->cmsg_type == IP_TOS)
-      return (*CMSG_DATA(item) & ecn_mask) == ecn_ce;
-    if (item->cmsg_level == IPPROTO_IPV6 && item->cmsg_type == IPV6_TCLASS) {
-      int traffic_class = 0;
-      std::memcpy(&traffic_class, CMSG_DATA(item), sizeof traffic_class);
-      return (traffic_class & ecn_mask) == ecn_ce;
-    }
+      remarks.congestion_experienced = (*CMSG_DATA(item) & ecn_mask) == ecn_ce;
+    else if (item->cmsg_level == IPPROTO_IPV6 && item->cmsg_type == IPV6_TCLASS)
+      remarks.congestion_experienced = (number_in(item) & ecn_mask) == ecn_ce;
+    else if (item->cmsg_level == IPPROTO_UDP && item->cmsg_type == UDP_GRO)
+      remarks.segment_bytes = static_cast<std::uint16_t>(number_in(item));
   }
-  return false;
+  return remarks;
+}
+
+// The largest UDP payload, and the IP and UDP header that a raw socket shows before it.
+constexpr std::size_t message_bytes_max = 65'536;
+// Not a power of two, lest the beginnings of all buffers share a few places of the cache.
+constexpr std::size_t stride = message_bytes_max + 33 * 64;
+constexpr std::size_t bytes_at_once = 256 * 1024;
+
+// An empty message is one datagram, too.
+std::size_t count_segments(std::size_t bytes, std::size_t segment_bytes) {
+  return segment_bytes == 0 || bytes <= segment_bytes ? 1 : (bytes + segment_bytes - 1) / segment_bytes;
 }
 
 }  // namespace
 
-ReceiveBatch::ReceiveBatch(std::size_t datagrams, std::size_t bytes_each)
-    : bytes_each_(bytes_each),
-      buffers_(datagrams * bytes_each),
-      pieces_(datagrams),
-      names_(datagrams),
-      controls_(datagrams),
-      headers_(datagrams) {
-  for (std::size_t i = 0; i < datagrams; ++i) {
-    pieces_[i] = {buffer(i).data(), bytes_each};
+std::size_t ReceiveBatch::Datagram::segments() const { return count_segments(bytes.size(), segment_bytes); }
+
+MutableBytes ReceiveBatch::Datagram::segment(std::size_t index) const {
+  if (segments() == 1) return bytes;
+  const std::size_t begin = index * segment_bytes;
+  return bytes.subspan(begin, std::min<std::size_t>(segment_bytes, bytes.size() - begin));
+}
+
+ReceiveBatch::ReceiveBatch(std::size_t messages)
+    : buffers_(new std::byte[messages * stride]),  // not touched
+      pieces_(messages),
+      names_(messages),
+      controls_(messages),
+      headers_(messages) {
+  for (std::size_t i = 0; i < messages; ++i) {
+    pieces_[i] = {buffer(i).data(), message_bytes_max};
     msghdr& header = headers_[i].msg_hdr;
     header.msg_iov = &pieces_[i];
     header.msg_iovlen = 1;
     header.msg_name = &names_[i];
     header.msg_control = &controls_[i];
   }
-  written_ = datagrams;  // nothing is set yet
+  written_ = messages;  // nothing is set yet
 }
 
 MutableBytes ReceiveBatch::buffer(std::size_t index) const {
-  return {buffers_.data() + index * bytes_each_, bytes_each_};
+  return {buffers_.get() + index * stride, message_bytes_max};
 }
 
-ReceiveBatch::Range ReceiveBatch::receive(int socket, std::size_t limit) {
-  limit = std::min(limit, room());
+std::size_t ReceiveBatch::limit_for(std::size_t wanted) const {
+  if (wanted == 0) return 0;
+  const std::size_t by_count = wanted / typical_segments_;
+  const std::size_t by_bytes = bytes_at_once / std::max<std::size_t>(1, typical_bytes_);
+  return std::min(room(), std::max<std::size_t>(1, std::min(by_count, by_bytes)));
+}
+
+void ReceiveBatch::note_sizes(Range range) {
+  if (range.count == 0) return;
+  std::size_t bytes = 0, segments = 0;
+  for (std::size_t i = range.first; i < range.first + range.count; ++i) {
+    bytes += headers_[i].msg_len;
+    segments += count_segments(headers_[i].msg_len, remarks_of(headers_[i].msg_hdr).segment_bytes);
+  }
+  typical_bytes_ = bytes / range.count;
+  typical_segments_ = (segments + range.count - 1) / range.count;
+}
+
+ReceiveBatch::Range ReceiveBatch::receive(int socket, std::size_t wanted) {
+  const std::size_t limit = limit_for(wanted);
+  if (limit == 0) return {};
   // The kernel overwrote these with what it delivered last time. Most calls find nothing to receive, so
   // only what was written is set again.
   const std::size_t overwritten = std::min(used_ + limit, written_);
@@ -63,6 +117,7 @@ ReceiveBatch::Range ReceiveBatch::receive(int socket, std::size_t limit) {
   if (overwritten == written_) written_ = range.first;
   // And one more: a call that failed may have begun to write.
   written_ = std::max(written_, std::min(used_ + 1, headers_.size()));
+  note_sizes(range);
   return range;
 }
 
@@ -72,7 +127,9 @@ ReceiveBatch::Datagram ReceiveBatch::datagram(std::size_t index) const {
   result.source = address_of(names_[index]);
   result.source_port = port_of(names_[index]);
   result.bytes = buffer(index).first(header.msg_len);
-  result.congestion_experienced = carries_ce(header.msg_hdr);
+  const Remarks remarks = remarks_of(header.msg_hdr);
+  result.congestion_experienced = remarks.congestion_experienced;
+  result.segment_bytes = remarks.segment_bytes;
   result.truncated = (header.msg_hdr.msg_flags & MSG_TRUNC) != 0;
   return result;
 }

@@ -15,6 +15,7 @@
 #include "port/udp/handover.h"
 #include "port/udp/raw_socket.h"
 #include "port/udp/receive_batch.h"
+#include "port/udp/send_batch.h"
 #include "port/udp/service.h"
 #include "port/udp/socket_address.h"
 
@@ -22,7 +23,7 @@ namespace beeline::port {
 namespace {
 
 constexpr std::size_t addresses_max = 64;
-constexpr std::size_t batch_max = 64;      // datagrams per recvmmsg or sendmmsg, and per receive()
+constexpr std::size_t batch_max = 64;      // messages per recvmmsg, and per receive()
 constexpr std::size_t slot_offset = 5;     // BTH: DestQP[23:16]
 constexpr Duration rare_interval = 20us;   // a busy poller looks so often where seldom something comes
 constexpr Duration silence_interval = 2s;  // missing answers are often the network's fault: no more
@@ -32,6 +33,11 @@ bool is_management(Bytes datagram) {
   return datagram.size() >= slot_offset + 3 && load_be24(datagram.data() + slot_offset) == 1;
 }
 
+// Whose it is; ours when it is too short to say.
+std::uint8_t slot_of(Bytes datagram, Slot own) {
+  return datagram.size() > slot_offset ? load_u8(datagram.data() + slot_offset) : own.value;
+}
+
 bool is_unicast(const IpAddress& address) {
   if (address.is_zero() || address == IpAddress::v4(0, 0, 0, 0)) return false;
   return address.is_v4() ? address.bytes[12] < 224 : address.bytes[0] != 0xFF;
@@ -39,13 +45,15 @@ bool is_unicast(const IpAddress& address) {
 
 class UdpPort final : public Port {
  public:
-  UdpPort(std::unique_ptr<HandOver> hand_over, Descriptor epoll, Descriptor wake_event, bool see_ip_headers)
+  UdpPort(std::unique_ptr<HandOver> hand_over, Descriptor epoll, Descriptor wake_event, bool see_ip_headers,
+          Segmentation segmentation)
       : see_ip_headers_(see_ip_headers),
+        segmentation_(segmentation),
         hand_over_(std::move(hand_over)),
         epoll_(std::move(epoll)),
         wake_event_(std::move(wake_event)),
         receive_buffer_bytes_(granted_receive_buffer() / 4),
-        batch_(batch_max, ip_udp_bytes_max + datagram_bytes_max) {
+        batch_(batch_max) {
     addresses_.reserve(addresses_max);
   }
 
@@ -61,6 +69,7 @@ class UdpPort final : public Port {
   Result<void> open_address(const IpAddress& address) override;
   Result<std::uint16_t> source_port(const IpAddress& address, std::uint32_t flow_hash) override;
   std::size_t receive_buffer_bytes() const override { return receive_buffer_bytes_; }
+  std::size_t train_max(const IpAddress& source) const override;
   std::size_t send(std::span<OutPacket> packets) override;
   std::size_t receive(std::span<InPacket> out) override;
   int wait_descriptor() const override { return epoll_.get(); }
@@ -76,23 +85,34 @@ class UdpPort final : public Port {
 
  private:
   struct Sink;  // where received packets go, and how many there are
+  // Messages that were received, but whose datagrams the caller had no room for.
+  struct Backlog {
+    AddressSockets* sockets = nullptr;
+    ReceiveBatch::Range messages;  // in batch_
+    std::size_t segment = 0;       // of the first of them: those before are delivered
+    bool empty() const { return messages.count == 0; }
+  };
 
-  AddressSockets* find(const IpAddress& address);
-  int flow_descriptor(const OutPacket& packet);
-  bool send_run(int descriptor, std::span<OutPacket> run, std::size_t& sent);
+  AddressSockets* find(const IpAddress& address) const;
+  SendBatch::Outcome send_run(std::span<OutPacket> run);
   void want_learning();
   bool time_for_rare_things(TimePoint time);
   void receive_handed_over(Sink& sink, TimePoint time);
   void take_over(const HandOver::Received& received, Sink& sink, TimePoint time);
   void receive_from(AddressSockets& sockets, Sink& sink, TimePoint time, bool rare_too);
   void receive_raw(AddressSockets& sockets, Sink& sink);
-  void sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& datagram, Sink& sink, TimePoint time);
-  bool handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram& datagram, TimePoint time);
+  void sort_in_backlog(Sink& sink, TimePoint time);
+  bool sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& message, Sink& sink, TimePoint time);
+  void sort_in_one(AddressSockets& sockets, const ReceiveBatch::Datagram& message, std::size_t segment,
+                   Sink& sink, TimePoint time);
+  bool handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram& message, Bytes datagram,
+                    TimePoint time);
   void count_passed(HandOver::Outcome outcome);
   void plan_next_tick();
 
   const bool see_ip_headers_;
-  std::mutex mutex_;  // addresses_ and all sockets in it, hand_over_; not the counters
+  const Segmentation segmentation_;
+  mutable std::mutex mutex_;  // addresses_ and all sockets in it, hand_over_; not the counters
   std::unique_ptr<HandOver> hand_over_;
   std::vector<std::unique_ptr<AddressSockets>> addresses_;
   Descriptor epoll_, wake_event_;
@@ -106,7 +126,10 @@ class UdpPort final : public Port {
   std::atomic<std::int64_t> next_tick_ns_ = TimePoint::never().ns;
   std::size_t first_address_ = 0;  // rotates, so that no address starves another
   std::size_t receive_buffer_bytes_;
+  SendBatch outgoing_;
   ReceiveBatch batch_;
+  Backlog backlog_;
+  std::atomic<bool> has_backlog_ = false;
   std::array<HandOver::Received, HandOver::batch_max> handed_over_;
   PortCounters counters_;
 };
@@ -119,7 +142,7 @@ struct UdpPort::Sink {
   InPacket& next() { return out[filled++]; }
 };
 
-AddressSockets* UdpPort::find(const IpAddress& address) {
+AddressSockets* UdpPort::find(const IpAddress& address) const {
   for (const auto& sockets : addresses_)
     if (sockets->address() == address) return sockets.get();
   return nullptr;
@@ -133,7 +156,7 @@ Result<void> UdpPort::open_address(const IpAddress& address) {
   if (addresses_.size() == addresses_max)
     return fail(Errc::resource_exhausted, "cannot open {}: {} addresses are open already", to_string(address),
                 addresses_max);
-  BEELINE_TRY(auto sockets, AddressSockets::open(address, slot(), see_ip_headers_));
+  BEELINE_TRY(auto sockets, AddressSockets::open(address, slot(), see_ip_headers_, segmentation_));
   if (!watch(sockets->data()) || (sockets->raw() >= 0 && !watch(sockets->raw())))
     return fail_errno(errno, "cannot watch a UDP socket");
   (void)sockets->tick(slot(), now(), hand_over_->peers());
@@ -152,62 +175,47 @@ Result<std::uint16_t> UdpPort::source_port(const IpAddress& address, std::uint32
 
 // --- sending ---
 
-int UdpPort::flow_descriptor(const OutPacket& packet) {
-  AddressSockets* sockets = find(packet.source);
-  return sockets == nullptr ? -1 : sockets->flows().descriptor(packet.source_port);
+std::size_t UdpPort::train_max(const IpAddress& source) const {
+  const std::lock_guard lock(mutex_);
+  const AddressSockets* sockets = find(source);
+  return sockets != nullptr && sockets->takes_trains() ? train_packets_max : 1;
+}
+
+// Packets that leave through one socket, as many as one call takes; no train is cut in two.
+std::size_t run_length(std::span<const OutPacket> packets) {
+  std::size_t length = 1;
+  while (length < std::min(packets.size(), SendBatch::packets_max) &&
+         packets[length].source == packets[0].source && packets[length].source_port == packets[0].source_port)
+    ++length;
+  if (length == packets.size() || packets[length].place == 0) return length;
+  std::size_t whole = length;
+  while (whole > 0 && packets[whole].place != 0) --whole;
+  return whole > 0 ? whole : length;
 }
 
 std::size_t UdpPort::send(std::span<OutPacket> packets) {
   const std::lock_guard lock(mutex_);
-  std::size_t sent = 0;
+  const std::uint64_t before = counters_.datagrams_sent;
   while (!packets.empty()) {
-    // A run of packets that leave through one socket is one system call.
-    std::size_t length = 1;
-    while (length < std::min(packets.size(), batch_max) && packets[length].source == packets[0].source &&
-           packets[length].source_port == packets[0].source_port)
-      ++length;
-    const bool room = send_run(flow_descriptor(packets[0]), packets.first(length), sent);
+    const std::size_t length = run_length(packets);
+    const SendBatch::Outcome outcome = send_run(packets.first(length));
     packets = packets.subspan(length);
-    if (room) continue;
-    for (OutPacket& packet : packets) packet.status = SendStatus::no_room;
+    if (outcome == SendBatch::Outcome::through) continue;
+    const bool no_room = outcome == SendBatch::Outcome::no_room;
+    for (OutPacket& packet : packets)
+      packet.status = no_room ? SendStatus::no_room : SendStatus::train_refused;
     break;
   }
-  counters_.datagrams_sent += sent;
-  return sent;
+  return counters_.datagrams_sent - before;
 }
 
-// False when the socket has no room for the rest.
-bool UdpPort::send_run(int descriptor, std::span<OutPacket> run, std::size_t& sent) {
-  std::array<mmsghdr, batch_max> headers;
-  std::array<SocketAddress, batch_max> names;
-  const AddressSockets* sockets = find(run[0].source);
-  for (std::size_t i = 0; i < run.size(); ++i) {
-    msghdr& header = headers[i].msg_hdr;
-    header = {};
-    header.msg_name = &names[i];
-    header.msg_namelen =
-        fill(names[i], run[i].destination, roce_port, sockets == nullptr ? 0 : sockets->scope_id());
-    header.msg_iov = const_cast<iovec*>(run[i].pieces.data());
-    header.msg_iovlen = run[i].pieces.size();
-  }
-  for (std::size_t i = 0; i < run.size();) {
-    const int count = ::sendmmsg(descriptor, headers.data() + i, static_cast<unsigned>(run.size() - i),
-                                 MSG_DONTWAIT | MSG_NOSIGNAL);
-    const int error = errno;
-    if (count > 0) {
-      for (const std::size_t end = i + static_cast<std::size_t>(count); i < end; ++i, ++sent)
-        run[i].status = SendStatus::sent;
-    } else if (error == EAGAIN || error == ENOBUFS) {
-      for (; i < run.size(); ++i) run[i].status = SendStatus::no_room;
-      return false;
-    } else if (error == EFAULT) {
-      run[i++].status = SendStatus::fault;
-    } else if (error != EINTR) {
-      run[i++].status = SendStatus::failed;
-      ++counters_.send_failures;
-    }
-  }
-  return true;
+SendBatch::Outcome UdpPort::send_run(std::span<OutPacket> run) {
+  AddressSockets* sockets = find(run[0].source);
+  const int descriptor = sockets == nullptr ? -1 : sockets->flows().descriptor(run[0].source_port);
+  const auto result =
+      outgoing_.send(descriptor, sockets == nullptr ? 0 : sockets->scope_id(), run, counters_);
+  if (result.takes_no_trains && sockets != nullptr) sockets->stop_trains();
+  return result.outcome;
 }
 
 // --- receiving ---
@@ -216,7 +224,9 @@ std::size_t UdpPort::receive(std::span<InPacket> out) {
   const std::lock_guard lock(mutex_);
   const TimePoint time = now();
   Sink sink{out};
-  batch_.clear();
+  // What is handed out from the backlog lies in the batch's buffers, which must stay until the next call.
+  if (backlog_.empty()) batch_.clear();
+  sort_in_backlog(sink, time);
   if (silence_.load(std::memory_order_relaxed) && time >= next_silence_look_) {
     silence_.store(false, std::memory_order_relaxed);
     next_silence_look_ = time + silence_interval;
@@ -228,6 +238,9 @@ std::size_t UdpPort::receive(std::span<InPacket> out) {
     receive_from(*addresses_[(first_address_ + i) % addresses_.size()], sink, time, rare_too);
   if (!addresses_.empty()) first_address_ = (first_address_ + 1) % addresses_.size();
   plan_next_tick();
+  // No socket is readable for it.
+  has_backlog_.store(!backlog_.empty(), std::memory_order_relaxed);
+  if (!backlog_.empty()) wake();
   return sink.filled;
 }
 
@@ -274,7 +287,7 @@ void UdpPort::take_over(const HandOver::Received& received, Sink& sink, TimePoin
     return;
   }
   sockets->want_learning();
-  if (sockets->raw() >= 0 && load_u8(payload.data()) != probe_marker) {
+  if (sockets->raw() >= 0 && load_u8(payload.data()) != probe_marker && !message.behind_another) {
     ++counters_.handed_over_twice;  // whoever sent it got the datagram, and our raw socket its copy
     return;
   }
@@ -289,16 +302,19 @@ void UdpPort::receive_from(AddressSockets& sockets, Sink& sink, TimePoint time, 
     receive_raw(sockets, sink);
     if (!rare_too) return;
   }
-  const std::size_t limit = std::min(sink.room(), batch_.room());
-  if (limit == 0) return;
-  const ReceiveBatch::Range range = batch_.receive(sockets.data(), limit);
-  for (std::size_t i = 0; i < range.count; ++i)
-    sort_in(sockets, batch_.datagram(range.first + i), sink, time);
+  if (sink.room() == 0) return;  // there may be a backlog
+  backlog_ = {&sockets, batch_.receive(sockets.data(), sink.room()), 0};
+  sort_in_backlog(sink, time);
 }
 
-// The filter of the socket has looked at the slot.
+void UdpPort::sort_in_backlog(Sink& sink, TimePoint time) {
+  for (; !backlog_.empty(); ++backlog_.messages.first, --backlog_.messages.count, backlog_.segment = 0)
+    if (!sort_in(*backlog_.sockets, batch_.datagram(backlog_.messages.first), sink, time)) return;
+}
+
+// The filter of the socket has looked at the slot. What is sent on this host comes before it is cut.
 void UdpPort::receive_raw(AddressSockets& sockets, Sink& sink) {
-  const ReceiveBatch::Range range = batch_.receive(sockets.raw(), std::min(sink.room(), batch_.room()));
+  const ReceiveBatch::Range range = batch_.receive(sockets.raw(), sink.room());
   for (std::size_t i = range.first; i < range.first + range.count; ++i) {
     ++counters_.datagrams_received;
     const ReceiveBatch::Datagram datagram = batch_.datagram(i);
@@ -312,29 +328,44 @@ void UdpPort::receive_raw(AddressSockets& sockets, Sink& sink) {
   }
 }
 
-// Ours go up, also those too short to belong to anybody: the card counts what is malformed.
-void UdpPort::sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& datagram, Sink& sink,
+// A message, which the kernel may have merged or not cut: from segment backlog_.segment on. False when the
+// sink is full before its end.
+bool UdpPort::sort_in(AddressSockets& sockets, const ReceiveBatch::Datagram& message, Sink& sink,
                       TimePoint time) {
-  if (handle_probe(sockets, datagram, time)) return;
+  const std::size_t segments = message.segments();
+  if (segments > 1 && backlog_.segment == 0) ++counters_.trains_received;
+  for (std::size_t& i = backlog_.segment; i < segments; ++i) {
+    if (sink.room() == 0) return false;
+    sort_in_one(sockets, message, i, sink, time);
+  }
+  return true;
+}
+
+// Ours go up, also those too short to belong to anybody: the card counts what is malformed.
+void UdpPort::sort_in_one(AddressSockets& sockets, const ReceiveBatch::Datagram& message, std::size_t segment,
+                          Sink& sink, TimePoint time) {
+  const MutableBytes bytes = message.segment(segment);
+  if (handle_probe(sockets, message, bytes, time)) return;
   ++counters_.datagrams_received;
-  if (datagram.truncated || datagram.bytes.size() > datagram_bytes_max) {
+  if (message.truncated || bytes.size() > datagram_bytes_max) {
     ++counters_.truncated;
     return;
   }
-  const std::uint8_t owner =
-      datagram.bytes.size() > slot_offset ? load_u8(datagram.bytes.data() + slot_offset) : slot().value;
-  if (owner == slot().value || is_management(datagram.bytes)) {
-    sink.next() = {datagram.source, sockets.address(), datagram.source_port, datagram.bytes,
-                   datagram.congestion_experienced};
+  const std::uint8_t owner = slot_of(bytes, slot());
+  if (owner == slot().value || is_management(bytes)) {
+    InPacket& packet = sink.next();
+    packet = {message.source, sockets.address(), message.source_port, bytes, message.congestion_experienced};
+    packet.ip_id = static_cast<std::uint16_t>(segment);
     return;
   }
-  HandOverMessage message;
-  message.sender = slot();
-  message.congestion_experienced = datagram.congestion_experienced;
-  message.source_port = datagram.source_port;
-  message.source = datagram.source;
-  message.destination = sockets.address();
-  count_passed(hand_over_->pass(Slot{owner}, message, datagram.bytes, time));
+  HandOverMessage hand_over;
+  hand_over.sender = slot();
+  hand_over.congestion_experienced = message.congestion_experienced;
+  hand_over.behind_another = slot_of(message.segment(0), slot()) != owner;
+  hand_over.source_port = message.source_port;
+  hand_over.source = message.source;
+  hand_over.destination = sockets.address();
+  count_passed(hand_over_->pass(Slot{owner}, hand_over, bytes, time));
 }
 
 int UdpPort::pass_on(const InPacket& packet, std::optional<Slot> to) {
@@ -376,11 +407,12 @@ void UdpPort::count_passed(HandOver::Outcome outcome) {
 }
 
 // Probes come from the data socket of this very address; anything else that looks like one is garbage.
-bool UdpPort::handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram& datagram, TimePoint time) {
-  if (datagram.bytes.size() != probe_bytes || datagram.source != sockets.address() ||
-      datagram.source_port != roce_port)
+bool UdpPort::handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram& message, Bytes datagram,
+                           TimePoint time) {
+  if (datagram.size() != probe_bytes || message.source != sockets.address() ||
+      message.source_port != roce_port)
     return false;
-  const auto probe = parse_probe(datagram.bytes);
+  const auto probe = parse_probe(datagram);
   if (!probe) return false;
   if (probe->prober.value == slot().value) {
     sockets.learn(probe->nonce, probe->index, slot(), slot(), time);
@@ -402,6 +434,7 @@ bool UdpPort::handle_probe(AddressSockets& sockets, const ReceiveBatch::Datagram
 TimePoint UdpPort::now() const { return monotonic_now(); }
 
 void UdpPort::wait(TimePoint deadline) {
+  if (has_backlog_.load(std::memory_order_relaxed)) deadline = {};
   const std::int64_t until_ns = std::min(deadline.ns, next_tick_ns_.load(std::memory_order_relaxed));
   const std::int64_t left_ns = std::max<std::int64_t>(0, until_ns - now().ns);
   const timespec timeout{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
@@ -432,7 +465,7 @@ void UdpPort::abandon_after_fork() {
 
 }  // namespace
 
-Result<std::unique_ptr<Port>> make_udp_port(IcrcCheck icrc) {
+Result<std::unique_ptr<Port>> make_udp_port(IcrcCheck icrc, Segmentation segmentation) {
   const bool see_ip_headers = icrc != IcrcCheck::plain && may_see_ip_headers();
   if (icrc == IcrcCheck::strict && !see_ip_headers)
     return fail(
@@ -447,7 +480,7 @@ Result<std::unique_ptr<Port>> make_udp_port(IcrcCheck icrc) {
   if (!wake_event) return fail_errno(errno, "cannot make an event descriptor");
   const int channel = hand_over->descriptor(), event = wake_event.get();
   auto port = std::make_unique<UdpPort>(std::move(hand_over), std::move(epoll), std::move(wake_event),
-                                        see_ip_headers);
+                                        see_ip_headers, segmentation);
   port->meet_others();
   if (!port->watch(channel) || !port->watch(event)) return fail_errno(errno, "cannot watch a descriptor");
   return port;

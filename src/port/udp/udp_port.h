@@ -26,6 +26,9 @@ Result<std::vector<Interface>> list_interfaces();
 //
 // `icrc`: whether IPv4 packets are received with their headers (raw_socket.h). automatic: if this process
 // may; strict is an error (not_permitted) if it may not.
-Result<std::unique_ptr<Port>> make_udp_port(IcrcCheck icrc = IcrcCheck::automatic);
+//
+// `segmentation`: whether trains leave in one piece (trains.h), and whether merged datagrams are taken.
+Result<std::unique_ptr<Port>> make_udp_port(IcrcCheck icrc = IcrcCheck::automatic,
+                                            Segmentation segmentation = Segmentation::automatic);
 
 }  // namespace beeline::port

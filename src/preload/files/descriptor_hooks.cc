@@ -17,7 +17,9 @@ namespace ucma = beeline::preload::ucma;
 namespace {
 
 // Not in the child of a vfork: it closes and moves descriptors of its own, but its memory is the parent's.
-bool is_emulated(int fd) { return ucma::owns(fd) && beeline::preload::files::is_home_process(); }
+bool is_emulated(int fd) {
+  return ucma::owns(fd) && beeline::preload::files::is_home_process() && ucma::still_has(fd);
+}
 
 int note_duplicate(int from, int to) {
   if (to < 0 || to == from) return to;

@@ -20,6 +20,7 @@ bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE
 
 }  // namespace
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration stands in no parentheses.
 #define BEELINE_READ_MODE(mode, last) \
   mode_t mode = 0;                    \
   if (takes_mode(flags)) {            \
@@ -29,6 +30,7 @@ bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE
     va_end(arguments);                \
   }                                   \
   if (means_connection_manager(path)) return ucma::open_device(flags)
+// NOLINTEND(bugprone-macro-parentheses)
 
 BEELINE_HOOK(int, open, const char* path, int flags, ...) {
   BEELINE_READ_MODE(mode, flags);

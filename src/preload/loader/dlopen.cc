@@ -14,7 +14,8 @@
 #include "preload/files/next.h"
 
 extern "C" {
-[[gnu::visibility("hidden")]] extern const char __ehdr_start[];  // this library in memory, from the linker
+// This library in memory, from the linker.
+[[gnu::visibility("hidden")]] extern const char __ehdr_start[];  // NOLINT(bugprone-reserved-identifier)
 [[gnu::visibility("hidden")]] extern const char _end[];
 [[gnu::visibility("hidden")]] void* beeline_next_dlopen = nullptr;
 [[gnu::visibility("hidden"), gnu::used]] const char* beeline_dlopen_path(const char* path, int flags,

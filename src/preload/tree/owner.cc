@@ -6,11 +6,16 @@
 
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "preload/paths/paths.h"
+
 namespace beeline::preload {
 namespace {
+
+namespace fs = std::filesystem;
 
 template <class T>
 std::optional<T> number(std::string_view text) {
@@ -75,6 +80,24 @@ std::optional<Owner> this_process_as_owner() {
 bool may_be_alive(const Owner& owner, const Owner& self) {
   if (owner.pid_namespace != self.pid_namespace) return true;  // we cannot see it from here
   return start_of(owner.pid) == owner.start;
+}
+
+bool has_users(std::string_view tree) {
+  const std::string entry = fmt::format("{}={}", tree_variable, tree);
+  const std::string self = std::to_string(::getpid());
+  std::error_code error;
+  for (fs::directory_iterator process("/proc", error), end; !error && process != end;
+       process.increment(error)) {
+    struct stat status {};
+    const std::string name = process->path().filename();
+    if (!number<int>(name) || name == self || ::stat(process->path().c_str(), &status) != 0 ||
+        status.st_uid != ::geteuid())
+      continue;
+    std::ifstream environment(process->path() / "environ");
+    for (std::string one; std::getline(environment, one, '\0');)
+      if (one == entry) return true;
+  }
+  return false;
 }
 
 }  // namespace beeline::preload

@@ -27,5 +27,8 @@ std::optional<std::uint64_t> start_in_stat(std::string_view stat);
 std::optional<Owner> this_process_as_owner();
 // False only when it is certain that the process is gone.
 bool may_be_alive(const Owner& owner, const Owner& self);
+// Whether a process of this user, other than this one, was started with the tree in its environment: daemons
+// outlive the program that they come from.
+bool has_users(std::string_view tree);
 
 }  // namespace beeline::preload

@@ -156,7 +156,7 @@ Result<Tree> Tree::make(std::span<const nic::Device> devices, const TreeOptions&
 
 Tree::~Tree() {
   std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
+  if (!path_.empty() && !has_users(path_.native())) fs::remove_all(path_, ignored);
 }
 
 int sweep_trees(const fs::path& where) {
@@ -168,7 +168,7 @@ int sweep_trees(const fs::path& where) {
     const auto owner = parse_directory_name(entry->path().filename().string());
     struct stat status {};
     if (!owner || may_be_alive(*owner, *self) || ::lstat(entry->path().c_str(), &status) != 0 ||
-        !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid())
+        !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || has_users(entry->path().native()))
       continue;
     fs::remove_all(entry->path(), ignored);
     ++swept;

@@ -18,7 +18,8 @@ struct TreeOptions {
   Provider provider = Provider::automatic;
 };
 
-// Lives as long as the object. What a killed process left behind is swept by the next one.
+// Lives as long as the object, or as a process that was started with it and outlives that. What is left
+// behind then, or by a killed process, is swept by the next one.
 class Tree {
  public:
   static Result<Tree> make(std::span<const nic::Device> devices, const TreeOptions& options);
@@ -33,7 +34,7 @@ class Tree {
   std::filesystem::path path_;
 };
 
-// Removes the trees of this user in `where` whose process is gone. Returns how many.
+// Removes the trees of this user in `where` whose process is gone and that nobody uses. Returns how many.
 int sweep_trees(const std::filesystem::path& where);
 
 }  // namespace beeline::preload

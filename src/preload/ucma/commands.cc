@@ -20,12 +20,6 @@ namespace {
 constexpr std::uint32_t max_backlog = 1024;
 constexpr std::uint8_t path_life_time = proto::cm::packet_life_time;
 
-std::uint8_t mtu_enum(std::uint32_t bytes) {
-  std::uint8_t value = IBV_MTU_256;
-  while (value < IBV_MTU_4096 && (128u << (value + 1)) <= bytes) ++value;
-  return value;
-}
-
 Bytes data_of(const std::uint8_t* data, std::uint8_t bytes) { return std::as_bytes(std::span(data, bytes)); }
 
 // What the manager refuses is a state that does not allow it, or too long.
@@ -148,7 +142,7 @@ int Host::query_route(File& file, Bytes in, std::uint16_t out_bytes) {
         std::memcpy(path.dgid, identifier->destination.address.bytes.data(), sizeof path.dgid);
         std::memcpy(path.sgid, identifier->source.address.bytes.data(), sizeof path.sgid);
         path.pkey = 0xFFFF;
-        path.mtu = mtu_enum(device.active_mtu_bytes);
+        path.mtu = path_mtu_of(*identifier->place);
         path.hop_limit = 64;
         path.traffic_class = identifier->type_of_service;
         path.reversible = 1;
@@ -176,6 +170,13 @@ proto::cm::LocalEnd Host::local_end_of(const Identifier& identifier, const rdma_
   return end;
 }
 
+std::uint8_t Host::path_mtu_of(const DevicePlace& place) const {
+  const std::uint32_t bytes = card_.devices()[static_cast<std::size_t>(place.device)].active_mtu_bytes;
+  std::uint8_t value = IBV_MTU_256;
+  while (value < IBV_MTU_4096 && (128u << (value + 1)) <= bytes) ++value;
+  return value;
+}
+
 proto::cm::ConnectRequest Host::request_of(const Identifier& identifier) const {
   proto::cm::ConnectRequest request;
   request.local = identifier.source.address;
@@ -183,9 +184,9 @@ proto::cm::ConnectRequest Host::request_of(const Identifier& identifier) const {
   request.source_port = identifier.source.port;
   request.service_id = identifier.service_id(identifier.destination.port);
   request.end = identifier.local_end;
-  request.path_mtu =
-      mtu_enum(card_.devices()[static_cast<std::size_t>(identifier.place->device)].active_mtu_bytes);
+  request.path_mtu = path_mtu_of(*identifier.place);
   request.traffic_class = identifier.type_of_service;
+  if (identifier.offer == proto::cm::Offer::unreliable) request.transport = wire::cm::Transport::uc;
   if (identifier.ack_timeout != 0) request.life_time = static_cast<std::uint8_t>(identifier.ack_timeout - 1);
   return request;
 }
@@ -239,7 +240,8 @@ int Host::listen(File& file, Bytes in, std::uint16_t) {
   const std::uint32_t backlog = body.backlog > 0 && body.backlog < max_backlog ? body.backlog : max_backlog;
   const auto listener = manager_.listen(
       identifier->service_id(identifier->source.port),
-      identifier->source.is_wildcard() ? std::nullopt : std::optional(identifier->source.address), backlog);
+      identifier->source.is_wildcard() ? std::nullopt : std::optional(identifier->source.address), backlog,
+      identifier->offer);
   if (!listener) return -EADDRINUSE;
   if (!identifier->reservation->serve()) {
     manager_.unlisten(*listener);
@@ -358,6 +360,9 @@ int Host::get_event(File& file, Bytes in, std::uint16_t out_bytes) {
   if (!event) return -EAGAIN;
   if (const auto owner = identifiers_.find(event->counted_on); owner != identifiers_.end())
     ++owner->second->events_reported;
+  if (event->response.event == static_cast<std::uint32_t>(EventType::connect_request))
+    if (const auto asked = identifiers_.find(event->response.id); asked != identifiers_.end())
+      manager_.note_seen(asked->second->connection.value_or(proto::cm::CommId{}));
   return answer(body.response, out_bytes, event->response, needed);
 }
 

@@ -75,9 +75,17 @@ void Host::take_request(const Event& event) {
   const bool other_family = listener.source.is_wildcard() &&
                             (listener.source.family == AF_INET || listener.one_family) &&
                             (listener.source.family == AF_INET) != event.local.is_v4();
-  if (other_family) return manager_.forget(card_.now(), event.connection);
+  const auto place = device_with(card_, event.local);
+  if (other_family || !place) return manager_.forget(card_.now(), event.connection);
+  // Packets that are longer than this device's would never get through. The program would learn that when it
+  // sets its queue pair up, and few expect it there.
+  if (event.end.path_mtu > path_mtu_of(*place)) {
+    (void)manager_.reject(card_.now(), event.connection, proto::cm::RejectReason::invalid_mtu, {});
+    return;
+  }
   Identifier& identifier = make(*listener.file);
   identifier.space = listener.space;
+  identifier.offer = listener.offer;
   identifier.passive = true;
   identifier.stage = Stage::connecting;
   identifier.owner = listener.number;
@@ -86,7 +94,7 @@ void Host::take_request(const Event& event) {
   identifier.source.port = listener.source.port;
   identifier.destination.address = event.remote;
   identifier.destination.port = event.remote_port;
-  identifier.place = device_with(card_, event.local);
+  identifier.place = place;
   identifier.type_of_service =
       listener.type_of_service != 0 ? listener.type_of_service : event.end.traffic_class;
   identifier.connection = event.connection;

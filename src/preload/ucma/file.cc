@@ -1,7 +1,9 @@
 #include "preload/ucma/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -9,11 +11,17 @@ namespace beeline::preload::ucma {
 namespace {
 
 int eventfd_flags(int open_flags) {
-  return EFD_SEMAPHORE | ((open_flags & O_CLOEXEC) != 0 ? EFD_CLOEXEC : 0) |
+  return ((open_flags & O_CLOEXEC) != 0 ? EFD_CLOEXEC : 0) |
          ((open_flags & O_NONBLOCK) != 0 ? EFD_NONBLOCK : 0);
 }
 
 }  // namespace
+
+// Files, sockets and pipes say what they are; what has no inode of its own (eventfd(2)) does not.
+bool is_event_descriptor(int descriptor) {
+  struct stat status {};
+  return descriptor >= 0 && ::syscall(SYS_fstat, descriptor, &status) == 0 && (status.st_mode & S_IFMT) == 0;
+}
 
 File::File(int flags) : descriptor_(::eventfd(0, eventfd_flags(flags))) {}
 
@@ -22,30 +30,32 @@ void File::set_descriptor(int descriptor) {
   descriptor_ = descriptor;
 }
 
-// The system calls by number: write() on this very descriptor is ours to emulate.
-void File::add_unit() {
-  const std::uint64_t one = 1;
-  if (descriptor_ >= 0) ::syscall(SYS_write, descriptor_, &one, sizeof one);
-}
-
-// Never blocks: there is a unit for every event.
-void File::take_unit() {
-  std::uint64_t one = 0;
-  if (descriptor_ >= 0) ::syscall(SYS_read, descriptor_, &one, sizeof one);
+// Readable while there are events. Whoever else has the descriptor (the program itself, a child after exec)
+// may have taken or added units, so nothing is assumed: a write when there are none and a read when there are
+// some do not block. The system calls by number: write() on this very descriptor is ours to emulate.
+void File::show() {
+  if (!is_event_descriptor(descriptor_)) return;
+  pollfd shown{descriptor_, POLLIN, 0};
+  const bool readable = ::poll(&shown, 1, 0) == 1 && (shown.revents & POLLIN) != 0;
+  std::uint64_t units = 1;
+  if (!events_.empty() && !readable) ::syscall(SYS_write, descriptor_, &units, sizeof units);
+  if (events_.empty() && readable) ::syscall(SYS_read, descriptor_, &units, sizeof units);
 }
 
 void File::push(const QueuedEvent& event) {
   const std::lock_guard lock(mutex_);
   events_.push_back(event);
-  add_unit();
+  show();
 }
 
 std::optional<QueuedEvent> File::pop() {
   const std::lock_guard lock(mutex_);
-  if (events_.empty()) return std::nullopt;
-  QueuedEvent event = events_.front();
-  events_.pop_front();
-  take_unit();
+  std::optional<QueuedEvent> event;
+  if (!events_.empty()) {
+    event = events_.front();
+    events_.pop_front();
+  }
+  show();
   return event;
 }
 
@@ -53,8 +63,8 @@ std::deque<QueuedEvent> File::extract(const std::function<bool(const QueuedEvent
   const std::lock_guard lock(mutex_);
   std::deque<QueuedEvent> taken, kept;
   for (QueuedEvent& event : events_) (chosen(event) ? taken : kept).push_back(event);
-  for (std::size_t i = 0; i < taken.size(); ++i) take_unit();
   events_ = std::move(kept);
+  if (!taken.empty()) show();
   return taken;
 }
 

@@ -1,5 +1,5 @@
-// An open /dev/infiniband/rdma_cm: a queue of events behind a real descriptor, an eventfd that counts
-// them, so that programs may poll it as they please.
+// An open /dev/infiniband/rdma_cm: a queue of events behind a real descriptor, an eventfd that is readable
+// while there are any, so that programs may poll it as they please.
 #pragma once
 
 #include <rdma/rdma_user_cm.h>
@@ -16,6 +16,10 @@ struct QueuedEvent {
   std::uint32_t counted_on = 0;  // identifier whose `events_reported` grows when it is taken
   rdma_ucm_event_resp response{};
 };
+
+// False once the descriptor was closed or replaced without our functions (by a system call of the program's
+// own, or inside libc, as fclose does), at least where it is no descriptor without a file by now.
+bool is_event_descriptor(int descriptor);
 
 // Thread-safe. The descriptor is whoever made it's to close.
 class File {
@@ -35,8 +39,7 @@ class File {
   bool closed = false;  // no more identifiers; under the lock of its host
 
  private:
-  void add_unit();
-  void take_unit();
+  void show();
 
   std::mutex mutex_;
   int descriptor_;

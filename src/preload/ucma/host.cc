@@ -1,6 +1,8 @@
 // Identifiers: made, found, bound, destroyed; and the agent of queue pair 1.
 #include "preload/ucma/host.h"
 
+#include <infiniband/verbs.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <thread>
@@ -69,6 +71,27 @@ std::size_t Host::poll_transmit(TimePoint, std::span<nic::OutMad> out) {
 
 // --- identifiers ---
 
+namespace {
+
+// Port spaces are for one kind of queue pair each, as in the kernel; RDMA_PS_IB for that which is named.
+std::optional<proto::cm::Offer> offer_of(const rdma_ucm_create_id& body) {
+  const unsigned type = body.ps == RDMA_PS_TCP   ? unsigned{IBV_QPT_RC}
+                        : body.ps == RDMA_PS_UDP ? unsigned{IBV_QPT_UD}
+                                                 : body.qp_type;
+  switch (type) {
+    case IBV_QPT_RC:
+      return proto::cm::Offer::reliable;
+    case IBV_QPT_UC:
+      return proto::cm::Offer::unreliable;
+    case IBV_QPT_UD:
+      return proto::cm::Offer::datagrams;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
 Identifier& Host::make(File& file) {
   while (next_number_ == 0 || identifiers_.contains(next_number_)) ++next_number_;
   auto identifier = std::make_unique<Identifier>();
@@ -91,6 +114,8 @@ int Host::create_id(File& file, Bytes in, std::uint16_t out_bytes) {
   const auto body = body_of<rdma_ucm_create_id>(in);
   constexpr std::uint16_t known[] = {RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB};
   if (std::find(std::begin(known), std::end(known), body.ps) == std::end(known)) return -EINVAL;
+  const auto offer = offer_of(body);
+  if (!offer) return -EINVAL;
   if (out_bytes < sizeof(rdma_ucm_create_id_resp)) return -ENOSPC;
   const std::lock_guard lock(mutex_);
   if (file.closed) return -EBADF;
@@ -98,6 +123,7 @@ int Host::create_id(File& file, Bytes in, std::uint16_t out_bytes) {
   Identifier& identifier = make(file);
   identifier.uid = body.uid;
   identifier.space = static_cast<wire::cm::PortSpace>(body.ps);
+  identifier.offer = *offer;
   identifier.local_end.psn = Psn{static_cast<std::uint32_t>(secure_random()) & Psn::mask};
   const int error = answer(body.response, out_bytes, rdma_ucm_create_id_resp{identifier.number});
   if (error != 0) destroy(identifier);

@@ -83,6 +83,7 @@ class Host final : public nic::ManagementAgent {
   void destroy_all(const File* of);  // of every file: nullptr
   void reject_waiting(std::uint32_t listener);
   proto::cm::LocalEnd local_end_of(const Identifier& identifier, const rdma_ucm_conn_param& param) const;
+  std::uint8_t path_mtu_of(const DevicePlace& place) const;  // enum ibv_mtu
   proto::cm::ConnectRequest request_of(const Identifier& identifier) const;
 
   // From the manager to the files.

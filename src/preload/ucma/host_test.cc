@@ -6,8 +6,10 @@
 #include <infiniband/verbs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -42,11 +44,13 @@ class Channel {
     std::memcpy(bytes.data() + sizeof header, &body, in_bytes);
     return host_.execute(file_, bytes);
   }
-  std::uint32_t create(std::uint16_t space = RDMA_PS_TCP, std::uint64_t uid = 77) {
+  std::uint32_t create(std::uint16_t space = RDMA_PS_TCP, std::uint64_t uid = 77,
+                       std::uint8_t qp_type = IBV_QPT_RC) {
     rdma_ucm_create_id_resp response{};
     rdma_ucm_create_id body{};
     body.uid = uid;
     body.ps = space;
+    body.qp_type = qp_type;
     body.response = reinterpret_cast<std::uintptr_t>(&response);
     EXPECT_EQ(run(RDMA_USER_CM_CMD_CREATE_ID, body, sizeof response), 0);
     return response.id;
@@ -124,9 +128,10 @@ class HostTest : public testing::Test {
     card_ = make_card();
     host_ = std::make_unique<Host>(*card_);
   }
-  static std::unique_ptr<nic::Card> make_card() {
+  static std::unique_ptr<nic::Card> make_card(std::uint32_t longest_packet = UINT32_MAX) {
     auto interfaces = port::list_interfaces();
     EXPECT_TRUE(interfaces);
+    for (port::Interface& each : *interfaces) each.mtu = std::min(each.mtu, longest_packet);
     return std::move(*nic::Card::create({}, *port::make_udp_port(IcrcCheck::plain), *interfaces));
   }
   // A port that most likely nobody has.
@@ -262,6 +267,46 @@ TEST_F(HostTest, RefusalsArrive) {
   EXPECT_EQ(client.expect(EventType::rejected).status, 28u);
 }
 
+// As in the kernel, the backlog is of requests that the program has not fetched; it may think about many.
+TEST_F(HostTest, WhoThinksAboutARequestCanBeAskedByOthers) {
+  Channel server(*host_), client(*host_);
+  std::uint32_t listener = 0;
+  const std::uint16_t port = listening(server, listener);
+  constexpr std::uint32_t more_than_the_backlog = 6;
+  for (std::uint32_t i = 0; i < more_than_the_backlog; ++i) {
+    const std::uint32_t id = client.create();
+    ASSERT_EQ(client.resolve(id, port), 0);
+    client.expect(EventType::address_resolved);
+    ASSERT_EQ(client.run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{id, 1000}), 0);
+    client.expect(EventType::route_resolved);
+    rdma_ucm_connect connect{};
+    connect.id = id;
+    connect.conn_param = parameters(0x42 + i, "");
+    ASSERT_EQ(client.run(RDMA_USER_CM_CMD_CONNECT, connect), 0);
+    server.expect(EventType::connect_request);
+  }
+}
+
+// What the peer would send could not arrive.
+TEST_F(HostTest, APathWithLongerPacketsThanOursIsRefused) {
+  const auto other_card = make_card(1500);
+  Host other(*other_card);
+  Channel server(other), client(*host_);
+  std::uint32_t listener = 0;
+  const std::uint16_t port = listening(server, listener);
+  const std::uint32_t id = client.create();
+  ASSERT_EQ(client.resolve(id, port), 0);
+  client.expect(EventType::address_resolved);
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{id, 1000}), 0);
+  client.expect(EventType::route_resolved);
+  rdma_ucm_connect connect{};
+  connect.id = id;
+  connect.conn_param = parameters(0x42, "");
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_CONNECT, connect), 0);
+  EXPECT_EQ(client.expect(EventType::rejected).status, 26u);
+  EXPECT_FALSE(server.event());
+}
+
 // A server may end with its connections open, and its peer waits for a word: perftest's ib_atomic_lat -R is
 // so.
 TEST_F(HostTest, AProcessThatEndsDisconnects) {
@@ -320,6 +365,39 @@ TEST_F(HostTest, DatagramServicesAreResolved) {
   EXPECT_EQ(established.param.ud.qp_num, 0x43u);
   EXPECT_EQ(established.param.ud.qkey, 0x01234567u);
   EXPECT_EQ(established.param.ud.ah_attr.is_global, 1);
+}
+
+TEST_F(HostTest, UnreliableConnectionsAreMadeInTheirPortSpace) {
+  Channel server(*host_), client(*host_);
+  const std::uint32_t listener = server.create(RDMA_PS_IB, 100, IBV_QPT_UC);
+  std::uint16_t port = some_port();
+  while (server.bind(listener, port) == -EADDRINUSE) port = some_port();
+  ASSERT_EQ(server.listen(listener), 0);
+  const std::uint32_t id = client.create(RDMA_PS_IB, 200, IBV_QPT_UC);
+  ASSERT_EQ(client.resolve(id, port), 0);
+  client.expect(EventType::address_resolved);
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{id, 1000}), 0);
+  client.expect(EventType::route_resolved);
+  rdma_ucm_connect connect{};
+  connect.id = id;
+  connect.conn_param = parameters(0x42, "");
+  ASSERT_EQ(client.run(RDMA_USER_CM_CMD_CONNECT, connect), 0);
+  rdma_ucm_accept accept{};
+  accept.uid = 300;
+  accept.id = server.expect(EventType::connect_request).id;
+  accept.conn_param = parameters(0x43, "");
+  ASSERT_EQ(server.run(RDMA_USER_CM_CMD_ACCEPT, accept), 0);
+  client.expect(EventType::connect_response);
+  for (const auto& attributes :
+       {client.attributes(id, IBV_QPS_RTR), server.attributes(accept.id, IBV_QPS_RTR)}) {
+    ASSERT_TRUE(attributes);
+    EXPECT_EQ(attributes->qp_attr_mask & (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), 0u)
+        << "of reliable connections";
+  }
+  rdma_ucm_create_id body{};
+  body.ps = RDMA_PS_IB;
+  body.qp_type = IBV_QPT_RAW_PACKET;
+  EXPECT_EQ(client.run(RDMA_USER_CM_CMD_CREATE_ID, body, sizeof(rdma_ucm_create_id_resp)), -EINVAL);
 }
 
 TEST_F(HostTest, PortsAreExclusive) {

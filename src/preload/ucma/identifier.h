@@ -27,6 +27,7 @@ struct Identifier {
   std::uint64_t uid = 0;  // the program's; 0: it does not know of this one yet
   File* file = nullptr;
   wire::cm::PortSpace space{};
+  proto::cm::Offer offer{};  // what its queue pair is for
   Stage stage = Stage::idle;
   bool passive = false;
   std::uint32_t events_reported = 0;
@@ -45,9 +46,7 @@ struct Identifier {
   proto::cm::LocalEnd local_end;
   proto::cm::RemoteEnd remote_end;
 
-  bool is_datagram() const {
-    return space == wire::cm::PortSpace::udp || space == wire::cm::PortSpace::ipoib;
-  }
+  bool is_datagram() const { return offer == proto::cm::Offer::datagrams; }
   // As in the kernel, a loopback address that is only bound to stands for any device: libfabric asks for
   // "localhost", and then looks at the devices that are left.
   bool shows_device() const {

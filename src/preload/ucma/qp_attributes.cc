@@ -24,9 +24,7 @@ std::uint8_t initiator_depth(const Identifier& identifier) {
   return depth(identifier, identifier.local_end.initiator_depth, identifier.remote_end.responder_resources);
 }
 
-bool is_reliable(const Identifier& identifier) {
-  return identifier.remote_end.transport == wire::cm::Transport::rc;
-}
+bool is_reliable(const Identifier& identifier) { return identifier.offer == proto::cm::Offer::reliable; }
 
 void fill_init(const Identifier& identifier, ib_uverbs_qp_attr& attr) {
   attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;

@@ -84,7 +84,7 @@ void drop(int fd) {
 // 0 when there may be an event.
 int wait_for_event(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
-  if (flags < 0) return EBADF;
+  if (flags < 0 || !is_event_descriptor(fd)) return EBADF;
   if ((flags & O_NONBLOCK) != 0) return EAGAIN;
   pollfd ready{fd, POLLIN, 0};
   return ::poll(&ready, 1, wait_ms) < 0 ? errno : 0;
@@ -130,6 +130,12 @@ int open_device(int flags) {
 bool owns(int fd) noexcept {
   return in_range(fd) &&
          ownership[static_cast<std::size_t>(fd)].load(std::memory_order_relaxed) != Ownership::foreign;
+}
+
+bool still_has(int fd) {
+  if (is_event_descriptor(fd)) return true;
+  forget(fd);
+  return false;
 }
 
 ssize_t write(int fd, const void* bytes, std::size_t count) {

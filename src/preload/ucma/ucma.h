@@ -21,6 +21,10 @@ bool owns(int fd) noexcept;
 
 // Below: only for descriptors that owns() says yes to.
 
+// Whether it still is what it was: it may have been closed, and its number used again, where nobody hooks
+// that (a system call of the program's own, fclose). Then it is the device's no longer.
+bool still_has(int fd);
+
 // One command (struct rdma_ucm_cmd_hdr and its body); answers are written where the body says.
 ssize_t write(int fd, const void* bytes, std::size_t count);
 int fstat(int fd, struct stat* out);  // a character device

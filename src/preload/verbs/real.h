@@ -71,6 +71,7 @@ namespace beeline::preload {
   X(ibv_detach_mcast, "IBVERBS_1.1")
 
 struct RealFunctions {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration stands in no parentheses.
 #define BEELINE_MEMBER(name, version) decltype(&::name) name = nullptr;
   BEELINE_REAL_FUNCTIONS(BEELINE_MEMBER)
 #undef BEELINE_MEMBER

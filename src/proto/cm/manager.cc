@@ -63,15 +63,17 @@ Manager::Manager(std::uint8_t slot, std::function<std::uint64_t()> random, const
       limits_(limits),
       random_(std::move(random)),
       rate_limit_(random_(), limits.requests_at_once,
-                  Duration{1s} / std::max(1u, limits.requests_per_second)) {}
+                  Duration{1s} / std::max(1u, limits.requests_per_second)),
+      repeat_limit_(random_(), limits.repeats_at_once,
+                    Duration{1s} / std::max(1u, limits.repeats_per_second)) {}
 
 Result<ListenerId> Manager::listen(std::uint64_t service_id, std::optional<IpAddress> local,
-                                   std::uint32_t backlog) {
+                                   std::uint32_t backlog, Offer offer) {
   for (const auto& [id, other] : listeners_)
     if (other.service_id == service_id && (!other.local || !local || *other.local == *local))
       return fail(Errc::in_use, "somebody listens for service {:#x} there already", service_id);
   const ListenerId id{next_listener_++};
-  listeners_[id] = {service_id, local, std::max(1u, backlog), 0};
+  listeners_[id] = {service_id, local, std::max(1u, backlog), 0, offer};
   return id;
 }
 
@@ -85,12 +87,18 @@ Result<CommId> Manager::connect(TimePoint now, const ConnectRequest& request, By
   wire::cm::Req req = req_of(request, connection->id);
   req.private_data = field;
   connection->state = State::req_sent;
+  connection->proven = true;
+  connection->local_qpn = request.end.qpn;
   connection->service_id = request.service_id;
   connection->life_time = request.life_time;
   connection->transaction = random_();
   connection->last = {connection->transaction, 0, req};
   send_waiting(now, *connection, max_retries);
   return connection->id;
+}
+
+void Manager::note_seen(CommId request) {
+  if (Connection* connection = find(request); connection != nullptr) no_longer_waits(*connection);
 }
 
 Result<void> Manager::reply(TimePoint now, CommId id, const LocalEnd& end, Bytes data) {
@@ -110,6 +118,7 @@ Result<void> Manager::reply(TimePoint now, CommId id, const LocalEnd& end, Bytes
   rep.srq = end.srq;
   rep.local_guid = end.guid;
   no_longer_waits(*connection);
+  connection->local_qpn = end.qpn;
   connection->state = State::rep_sent;
   connection->last = {connection->transaction, 0, rep};
   send_waiting(now, *connection, max_retries);
@@ -153,6 +162,7 @@ Result<void> Manager::disconnect(TimePoint now, CommId id) {
 Result<void> Manager::note_traffic(TimePoint, CommId id) {
   BEELINE_TRY(Connection * connection, find_in(id, {State::rep_sent}));
   connection->state = State::established;
+  connection->proven = true;
   set_deadline(*connection, TimePoint::never());
   emit_event(*connection, {.kind = EventKind::established});
   return {};
@@ -167,6 +177,7 @@ Result<CommId> Manager::resolve_service(TimePoint now, const ConnectRequest& req
   req.pkey = 0xFFFF;
   req.service_id = request.service_id;
   connection->state = State::sidr_req_sent;
+  connection->proven = true;
   connection->service_id = request.service_id;
   connection->transaction = random_();
   connection->last = {connection->transaction, 0, req};
@@ -234,7 +245,7 @@ bool Manager::is_parting() const {
 
 std::optional<Event> Manager::poll_event() {
   if (events_.empty()) return std::nullopt;
-  Event event = std::move(events_.front());
+  const Event event = events_.front();
   events_.pop_front();
   return event;
 }
@@ -248,19 +259,26 @@ CommId Manager::draw_id() {
   }
 }
 
-// One in timewait goes before a new one is turned away.
-bool Manager::make_room() {
+// Before a new one is turned away, one in timewait goes, or one whose peer may not even exist: it has had our
+// answer for some time and has not said a word.
+bool Manager::make_room(TimePoint now) {
   if (connections_.size() < limits_.connections) return true;
+  Connection* silent = nullptr;
   for (auto& [id, connection] : connections_) {
-    if (connection.state != State::timewait || !connection.forgotten) continue;
-    erase(connection);
-    return true;
+    if (connection.state == State::timewait && connection.forgotten) {
+      erase(connection);
+      return true;
+    }
+    if (connection.state == State::rep_sent && connection.tries > (silent == nullptr ? 0 : silent->tries))
+      silent = &connection;
   }
-  return false;
+  if (silent == nullptr) return false;
+  give_up(now, *silent);
+  return true;
 }
 
-Result<Manager::Connection*> Manager::make(TimePoint, const IpAddress& local, const IpAddress& remote) {
-  if (!make_room())
+Result<Manager::Connection*> Manager::make(TimePoint now, const IpAddress& local, const IpAddress& remote) {
+  if (!make_room(now))
     return fail(Errc::resource_exhausted, "{} connections exist, and that is the limit", connections_.size());
   const CommId id = draw_id();
   Connection& connection = connections_[id.value];
@@ -323,6 +341,17 @@ void Manager::send_waiting(TimePoint now, Connection& connection, unsigned retri
   connection.tries_max = retries;
   send(connection, connection.last);
   set_deadline(connection, now + interval_of_try(0, connection.timeout_exponent));
+}
+
+// Whoever forged a request's source has its victim called. A peer that is really there, and has not heard us,
+// repeats its request, which is answered every time.
+void Manager::send_again(TimePoint now, Connection& connection) {
+  if (!connection.proven && !repeat_limit_.take(connection.remote, now)) {
+    ++counters_.over_limit;
+    return;
+  }
+  ++counters_.repeated;
+  send(connection, connection.last);
 }
 
 void Manager::send_reject(const Connection& connection, RejectReason reason, Bytes data) {
@@ -395,8 +424,7 @@ void Manager::handle_timeout(TimePoint now) {
       erase(connection);
     } else if (connection.tries < connection.tries_max) {
       ++connection.tries;
-      ++counters_.repeated;
-      send(connection, connection.last);
+      send_again(now, connection);
       set_deadline(connection, now + interval_of_try(connection.tries, connection.timeout_exponent));
     } else {
       give_up(now, connection);

@@ -28,6 +28,9 @@ using wire::cm::RejectReason;
 using wire::cm::SidrStatus;
 using ListenerId = Id<struct ListenerIdTag>;
 
+// What a listener is there for: connections of one transport (by REQ), or datagrams (by SIDR_REQ).
+enum class Offer : std::uint8_t { reliable, unreliable, datagrams };
+
 // What the user's side of a connection is, for REQ and REP.
 struct LocalEnd {
   std::uint64_t guid = 0;
@@ -98,6 +101,8 @@ struct Limits {
   std::size_t connections = 16384;
   std::size_t outgoing = 4096;  // datagrams that wait; what comes then is as if lost on the wire
   std::uint32_t requests_at_once = 4096, requests_per_second = 4096;  // per source
+  // Per source, too: what is repeated to addresses from which a request came, but that have never answered.
+  std::uint32_t repeats_at_once = 256, repeats_per_second = 64;
 };
 
 struct ManagerCounters {
@@ -123,12 +128,16 @@ class Manager {
 
   // --- the user ---
   // No address: all of them.
-  Result<ListenerId> listen(std::uint64_t service_id, std::optional<IpAddress> local, std::uint32_t backlog);
+  Result<ListenerId> listen(std::uint64_t service_id, std::optional<IpAddress> local, std::uint32_t backlog,
+                            Offer offer = Offer::reliable);
   void unlisten(ListenerId listener);
 
   // Private data longer than the message takes is an error; so is any call in a state that does not
   // allow it.
   Result<CommId> connect(TimePoint now, const ConnectRequest& request, Bytes data);
+  // The user knows of the request: its listener has room for the next one. As with Linux, the backlog is of
+  // requests that nobody has taken yet, not of those that somebody thinks about.
+  void note_seen(CommId request);
   Result<void> reply(TimePoint now, CommId connection, const LocalEnd& end, Bytes data);
   Result<void> ready(TimePoint now, CommId connection, Bytes data);
   Result<void> reject(TimePoint now, CommId connection, RejectReason reason, Bytes data);
@@ -161,29 +170,33 @@ class Manager {
     std::uint64_t service_id = 0;
     std::optional<IpAddress> local;
     std::uint32_t backlog = 0, waiting = 0;
+    Offer offer{};
   };
   // Names a REQ, or a SIDR_REQ, of a peer, however often it comes.
   struct RequestKey {
     IpAddress remote;
     std::uint64_t guid = 0;  // 0 for SIDR
     CommId id;
-    friend auto operator<=>(const RequestKey&, const RequestKey&) = default;
+    friend auto operator<=>(const RequestKey&,
+                            const RequestKey&) = default;  // NOLINT(modernize-use-nullptr)
   };
   // A queue pair of a peer. Others may know its GUID and number, so the address counts as well.
   struct QueuePairKey {
     IpAddress remote;
     std::uint64_t guid = 0;
     std::uint32_t qpn = 0;
-    friend auto operator<=>(const QueuePairKey&, const QueuePairKey&) = default;
+    friend auto operator<=>(const QueuePairKey&,
+                            const QueuePairKey&) = default;  // NOLINT(modernize-use-nullptr)
   };
   struct Connection {
     State state{};
     bool forgotten = false;
+    bool proven = false;  // that the peer is at its address: we called it, or it has answered us
     IpAddress local, remote;
     CommId id, remote_id;
     std::uint64_t transaction = 0, service_id = 0;
     ListenerId listener;  // while the request waits
-    Qpn remote_qpn;
+    Qpn local_qpn, remote_qpn;
     std::uint8_t life_time = packet_life_time;
     std::uint8_t timeout_exponent = response_timeout;
     unsigned tries = 0, tries_max = 0;
@@ -195,7 +208,7 @@ class Manager {
 
   CommId draw_id();
   Result<Connection*> make(TimePoint now, const IpAddress& local, const IpAddress& remote);
-  bool make_room();
+  bool make_room(TimePoint now);
   Connection* find(CommId id);
   Result<Connection*> find_in(CommId id, std::initializer_list<State> states);
   void erase(Connection& connection);
@@ -205,6 +218,7 @@ class Manager {
   void send(const Connection& connection, const wire::cm::Mad& mad);
   void send(const IpAddress& local, const IpAddress& remote, const wire::cm::Mad& mad);
   void send_waiting(TimePoint now, Connection& connection, unsigned tries);
+  void send_again(TimePoint now, Connection& connection);
   void send_reject(const Connection& connection, RejectReason reason, Bytes data = {});
   void send_disconnect(TimePoint now, Connection& connection);
   void set_deadline(Connection& connection, TimePoint when);
@@ -233,7 +247,7 @@ class Manager {
   const std::uint8_t slot_;
   const Limits limits_;
   const std::function<std::uint64_t()> random_;
-  RateLimit rate_limit_;
+  RateLimit rate_limit_, repeat_limit_;
   ManagerCounters counters_;
   std::uint32_t next_listener_ = 1;
   std::map<ListenerId, Listener> listeners_;

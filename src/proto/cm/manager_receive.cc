@@ -77,6 +77,13 @@ bool names_its_own_addresses(const wire::cm::Req& req, const IpAddress& local, c
   return req.primary.local == remote && req.primary.remote == local;
 }
 
+// A program that listens for one thing does not know how to answer another.
+std::optional<Offer> offer_for(wire::cm::Transport transport) {
+  if (transport == wire::cm::Transport::rc) return Offer::reliable;
+  if (transport == wire::cm::Transport::uc) return Offer::unreliable;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Manager::Verdict Manager::handle_mad(TimePoint now, const IpAddress& local, const IpAddress& remote,
@@ -136,7 +143,7 @@ Manager::Verdict Manager::take_request(TimePoint now, const IpAddress& local, co
     return {};
   }
   if (listener == nullptr) return refuse(local, remote, mad, RejectReason::invalid_service_id);
-  if (req.transport != wire::cm::Transport::rc && req.transport != wire::cm::Transport::uc)
+  if (offer_for(req.transport) != listener->offer)
     return refuse(local, remote, mad, RejectReason::invalid_transport);
   const auto ip = wire::cm::parse_ip_header(req.private_data);
   if (!ip || !names_its_own_addresses(req, local, remote) || req.path_mtu < mtu_min || req.path_mtu > mtu_max)
@@ -152,7 +159,8 @@ Manager::Verdict Manager::take_request(TimePoint now, const IpAddress& local, co
   connection.remote_id = req.local_id;
   connection.transaction = mad.transaction;
   connection.service_id = req.service_id;
-  connection.timeout_exponent = req.local_response_timeout;
+  // No longer than we wait ourselves: a stranger cannot have us repeat ourselves for hours.
+  connection.timeout_exponent = std::min(req.local_response_timeout, response_timeout);
   if (!claim_queue_pair(connection, req.local_guid, req.local_qpn)) {
     erase(connection);
     return refuse(local, remote, mad, RejectReason::stale_connection);
@@ -205,7 +213,7 @@ Manager::Verdict Manager::take_sidr_request(TimePoint now, const IpAddress& loca
     return {};
   }
   const auto ip = wire::cm::parse_ip_header(req.private_data);
-  if (listener == nullptr || !ip) {
+  if (listener == nullptr || listener->offer != Offer::datagrams || !ip) {
     wire::cm::SidrRep rep;
     rep.request_id = req.request_id;
     rep.status = SidrStatus::unsupported;
@@ -252,7 +260,10 @@ Manager::Verdict Manager::take_for_connection(TimePoint now, const IpAddress& lo
                              std::holds_alternative<wire::cm::Mra>(mad.message);
   const bool names_us = connection->remote_id == CommId{} || ids.local == connection->remote_id ||
                         (may_have_none && ids.local == CommId{});
-  if (connection->remote != remote || connection->local != local || !names_us) {
+  // And a DREQ names our queue pair, too: one number more for a stranger to guess.
+  const auto* dreq = std::get_if<wire::cm::Dreq>(&mad.message);
+  const bool names_queue_pair = dreq == nullptr || dreq->remote_qpn == connection->local_qpn;
+  if (connection->remote != remote || connection->local != local || !names_us || !names_queue_pair) {
     ++counters_.not_from_peer;
     return {};
   }
@@ -312,6 +323,7 @@ void Manager::act(TimePoint now, Connection& connection, Action action, const Ma
       return take_reject(now, connection, mad);
     case Action::become_ready: {
       connection.state = State::established;
+      connection.proven = true;
       set_deadline(connection, TimePoint::never());
       Event event{.kind = EventKind::established};
       copy_data(event, std::get<wire::cm::Rtu>(mad.message).private_data);

@@ -209,16 +209,18 @@ TEST(Manager, NobodyElseCanClaimAPeersQueuePair) {
 TEST(Manager, EndingAConnectionTakesBothIdsAndThePeersAddress) {
   Pair pair(1);
   const Connected ids = connect(pair);
-  const auto disconnect = [&](const IpAddress& from, CommId local, CommId remote) {
+  const auto disconnect = [&](const IpAddress& from, CommId local, CommId remote, Qpn qpn = Qpn{0x070022}) {
     wire::cm::Dreq dreq;
     dreq.local_id = local;
     dreq.remote_id = remote;
+    dreq.remote_qpn = qpn;
     pair.deliver({from, test::address_b, emit(Mad{1, 0, dreq})});
   };
   disconnect(test::address_a, CommId{}, ids.b);
   disconnect(test::address_a, CommId{ids.a.value ^ 1}, ids.b);
   disconnect(IpAddress::v4(10, 0, 0, 9), ids.a, ids.b);
-  EXPECT_EQ(pair.b->counters().not_from_peer, 3u);
+  disconnect(test::address_a, ids.a, ids.b, Qpn{0x070023});
+  EXPECT_EQ(pair.b->counters().not_from_peer, 4u);
   EXPECT_EQ(pair.b->state(ids.b), State::established);
   EXPECT_FALSE(pair.b->poll_event());
   disconnect(test::address_a, ids.a, ids.b);
@@ -251,7 +253,7 @@ TEST(Manager, DisconnectingWhatThePeerHasForgottenEndsAtOnce) {
 TEST(Manager, ResolvesServices) {
   Pair pair(1);
   const std::uint64_t udp = wire::cm::service_id(wire::cm::PortSpace::udp, 7174);
-  ASSERT_TRUE(pair.b->listen(udp, std::nullopt, 8));
+  ASSERT_TRUE(pair.b->listen(udp, std::nullopt, 8, Offer::datagrams));
   ConnectRequest request = pair.request();
   request.service_id = udp;
   ASSERT_TRUE(pair.a->resolve_service(pair.now, request, text("who")));
@@ -296,6 +298,105 @@ TEST(Manager, EverythingIsBounded) {
     ASSERT_TRUE(pair.a->connect(pair.now, request, {}));
   }
   EXPECT_EQ(pair.a->connect(pair.now, pair.request(), {}).error().code, Errc::resource_exhausted);
+}
+
+// A program that expects one would not know what to do with another.
+TEST(Manager, AListenerIsAskedForWhatItOffers) {
+  for (const Offer offer : {Offer::unreliable, Offer::datagrams}) {
+    Pair pair(1);
+    ASSERT_TRUE(pair.b->listen(test::service, std::nullopt, 8, offer));
+    ASSERT_TRUE(pair.a->connect(pair.now, pair.request(), {}));
+    pair.run(1ms);
+    EXPECT_EQ(take(*pair.a, EventKind::rejected).reason, RejectReason::invalid_transport);
+    EXPECT_FALSE(pair.b->poll_event());
+  }
+  Pair pair(1);
+  ASSERT_TRUE(pair.b->listen(test::service, std::nullopt, 8));
+  ASSERT_TRUE(pair.a->resolve_service(pair.now, pair.request(), {}));
+  pair.run(1ms);
+  EXPECT_EQ(take(*pair.a, EventKind::sidr_response).sidr_status, SidrStatus::unsupported);
+  ConnectRequest request = pair.request();
+  request.transport = wire::cm::Transport::uc;
+  ASSERT_TRUE(pair.a->connect(pair.now, request, {}));
+  pair.run(1ms);
+  EXPECT_EQ(take(*pair.a, EventKind::rejected).reason, RejectReason::invalid_transport);
+  EXPECT_FALSE(pair.b->poll_event());
+}
+
+// A request of somebody who does not listen for the answer: a forged one.
+CommId forged_request(Pair& pair, std::uint32_t number, const IpAddress& from = test::address_a,
+                      std::uint8_t response_timeout = 20) {
+  wire::cm::Req req;
+  req.local_id = CommId{0x0300'0001 + number};
+  req.service_id = test::service;
+  req.local_guid = 0xF;
+  req.local_qpn = Qpn{100 + number};
+  req.path_mtu = 3;
+  req.local_response_timeout = response_timeout;
+  req.primary.local = from;
+  req.primary.remote = test::address_b;
+  emit(wire::cm::IpHeader{from, test::address_b, 1}, req.private_data);
+  pair.deliver({from, test::address_b, emit(Mad{number, 0, req})});
+  const auto event = pair.b->poll_event();
+  return event && event->kind == EventKind::request ? event->connection : CommId{};
+}
+
+TEST(Manager, TheBacklogIsOfRequestsThatNobodyHasTaken) {
+  Pair pair(1);
+  ASSERT_TRUE(pair.b->listen(test::service, std::nullopt, 1));
+  const CommId first = forged_request(pair, 0);
+  EXPECT_EQ(forged_request(pair, 1), CommId{}) << "the first has not been taken";
+  pair.b->note_seen(first);
+  pair.b->note_seen(first);
+  const CommId second = forged_request(pair, 1);
+  EXPECT_NE(second, CommId{});
+  EXPECT_EQ(forged_request(pair, 2), CommId{});
+  EXPECT_TRUE(pair.b->reply(pair.now, first, pair.answer(), {}));
+  EXPECT_EQ(forged_request(pair, 2), CommId{}) << "an answer makes no room twice";
+}
+
+TEST(Manager, AForgedAddressIsNotCalledAgainAndAgain) {
+  Limits limits;
+  limits.repeats_at_once = 10;
+  limits.repeats_per_second = 1;
+  Pair pair(1, {.loss = 1}, limits);
+  ASSERT_TRUE(pair.b->listen(test::service, std::nullopt, 1000));
+  for (std::uint32_t i = 0; i < 100; ++i)
+    ASSERT_TRUE(pair.b->reply(pair.now, forged_request(pair, i), pair.answer(), {}));
+  pair.run(60s);
+  EXPECT_LE(pair.b->counters().repeated, 10u + 60u);
+  pair.run(60s);
+  EXPECT_EQ(pair.b->connections(), 0u);
+}
+
+TEST(Manager, NoRequestSaysForHowLongItIsAnswered) {
+  Pair pair(1, {.loss = 1});
+  ASSERT_TRUE(pair.b->listen(test::service, std::nullopt, 8));
+  ASSERT_TRUE(pair.b->reply(pair.now, forged_request(pair, 0, test::address_a, 31), pair.answer(), {}));
+  pair.run(120s);
+  EXPECT_EQ(pair.b->connections(), 0u);
+}
+
+TEST(Manager, WhoNeverAnswersMakesRoomForOthers) {
+  Limits limits;
+  limits.connections = 4;
+  Pair pair(1, {}, limits);
+  ASSERT_TRUE(pair.b->listen(test::service, std::nullopt, 8));
+  const IpAddress nobody = IpAddress::v4(10, 0, 0, 9);
+  for (std::uint32_t i = 0; i < 4; ++i)
+    ASSERT_TRUE(pair.b->reply(pair.now, forged_request(pair, i, nobody), pair.answer(), {}));
+  EXPECT_EQ(forged_request(pair, 4), CommId{}) << "they may still answer";
+  std::array<OutMessage, 16> lost;
+  pair.now = pair.now + 1s;
+  pair.b->handle_timeout(pair.now);
+  while (pair.b->poll_transmit(lost) > 0) {
+  }
+  const CommId newcomer = pair.a->connect(pair.now, pair.request(), {}).value();
+  pair.run(1ms);
+  take(*pair.b, EventKind::unreachable);
+  take(*pair.b, EventKind::request);
+  EXPECT_EQ(pair.a->state(newcomer), State::req_sent);
+  EXPECT_EQ(pair.b->connections(), 4u);
 }
 
 TEST(Manager, MessagesForOtherProcessesSayWhose) {

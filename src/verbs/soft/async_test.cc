@@ -1,6 +1,7 @@
 // Asynchronous events of the card, and queues that overflow or change their size.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cerrno>
@@ -92,6 +93,27 @@ TEST_F(Async, AnInvalidRequestIsReportedWhereItArrived) {
   EXPECT_EQ(event.element.qp, b_->qp);
 }
 
+// The peer did nothing wrong and no request of ours tells of it: the queue pair's own memory is gone.
+TEST_F(Async, AFaultOfThisSideIsFatalToTheQueuePair) {
+  pair_of(IBV_QPT_RC);
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ibv_mr* mr = provider().reg_mr(b_->pd, page, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  ASSERT_NE(mr, nullptr);
+  ASSERT_EQ(mprotect(page, 4096, PROT_NONE), 0);
+  Request request(IBV_WR_RDMA_WRITE, *a_, 0, 8);
+  request.wr.wr.rdma = {reinterpret_cast<std::uint64_t>(page), mr->rkey};
+  ASSERT_EQ(request.post(*a_), 0);
+  EXPECT_EQ(a_->wait()[0].status, IBV_WC_REM_OP_ERR);
+  const ibv_async_event event = next();
+  EXPECT_EQ(event.event_type, IBV_EVENT_QP_FATAL);
+  EXPECT_EQ(event.element.qp, b_->qp);
+  EXPECT_EQ(b_->state(), IBV_QPS_ERR);
+  EXPECT_EQ(b_->qp->events_completed, 1u);
+  EXPECT_TRUE(quiet());
+  EXPECT_EQ(provider().dereg_mr(mr), 0);
+  munmap(page, 4096);
+}
+
 TEST_F(Async, ASharedQueueWarnsOnceAtItsLimit) {
   EndOptions options;
   options.shared_queue = true;
@@ -129,12 +151,17 @@ TEST_F(Async, AnOverrunQueueIsInErrorForGood) {
   options.cq_depth = 2;
   pair_of(IBV_QPT_RC, options);
   for (int i = 0; i < 4; ++i) ASSERT_EQ(Request(IBV_WR_RDMA_WRITE, *a_, 0, 8).to(*b_).post(*a_), 0);
-  ibv_async_event event = next();
   // The queue pair that completed into it fails too: which of the two is told first is open.
-  while (event.event_type == IBV_EVENT_QP_FATAL) event = next();
-  EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
-  EXPECT_EQ(event.element.cq, a_->cq);
+  const ibv_async_event events[] = {next(), next()};
+  const auto& of_cq = events[events[0].event_type == IBV_EVENT_CQ_ERR ? 0 : 1];
+  const auto& of_qp = events[events[0].event_type == IBV_EVENT_CQ_ERR ? 1 : 0];
+  EXPECT_EQ(of_cq.event_type, IBV_EVENT_CQ_ERR);
+  EXPECT_EQ(of_cq.element.cq, a_->cq);
+  EXPECT_EQ(of_qp.event_type, IBV_EVENT_QP_FATAL);
+  EXPECT_EQ(of_qp.element.qp, a_->qp);
   EXPECT_EQ(a_->cq->async_events_completed, 1u);
+  EXPECT_EQ(a_->qp->events_completed, 1u);
+  EXPECT_TRUE(quiet()) << "each of them once";
   ibv_wc wc{};
   for (int i = 0; i < 2; ++i) EXPECT_EQ(ibv_poll_cq(a_->cq, 1, &wc), 1);
   EXPECT_EQ(ibv_poll_cq(a_->cq, 1, &wc), -1);

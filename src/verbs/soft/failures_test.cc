@@ -9,6 +9,39 @@
 namespace beeline::verbs::soft {
 namespace {
 
+// A registered page that a program may take away behind the card's back.
+class Page {
+ public:
+  explicit Page(const End& end)
+      : end_(end),
+        memory_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+        mr_(end.provider->reg_mr(end.pd, memory_, bytes, EndOptions{}.access)) {
+    EXPECT_NE(mr_, nullptr);
+  }
+  Page(const Page&) = delete;
+  Page& operator=(const Page&) = delete;
+  ~Page() {
+    EXPECT_EQ(end_.provider->dereg_mr(mr_), 0);
+    munmap(memory_, bytes);
+  }
+
+  // Nobody else's mapping takes its place.
+  void vanish() const { EXPECT_EQ(mprotect(memory_, bytes, PROT_NONE), 0); }
+  void source(Request& request) const { request.sge = {address(), 64, mr_->lkey}; }
+  void target(Request& request) const {
+    request.wr.wr.rdma.remote_addr = address();
+    request.wr.wr.rdma.rkey = mr_->rkey;
+  }
+
+ private:
+  static constexpr std::size_t bytes = 4096;
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(memory_); }
+
+  const End& end_;
+  void* memory_;
+  ibv_mr* mr_;
+};
+
 class Statuses : public SoftVerbs {
  protected:
   ibv_wc_status after(Request& request) {
@@ -57,16 +90,60 @@ TEST_F(Statuses, LocalLengthAtTheReceiver) {
   EXPECT_EQ(b_->wait()[0].status, IBV_WC_LOC_LEN_ERR);
 }
 
-TEST_F(Statuses, LocalLengthOfADatagramThatIsTooLong) {
+// A datagram is one packet: what does not fit is no request at all, so nothing of it has to complete.
+TEST_F(Statuses, ADatagramThatIsTooLongIsRefusedAtOnce) {
   pair_of(IBV_QPT_UD);
-  Request request(IBV_WR_SEND, *a_, 0, 4097);
+  EXPECT_EQ(Request(IBV_WR_SEND, *a_, 0, 4097).post(*a_), EINVAL);
+  EXPECT_EQ(a_->state(), IBV_QPS_RTS);
+}
+
+TEST_F(Statuses, LocalLengthOfADatagramForASharedQueue) {
+  EndOptions options;
+  options.shared_queue = true;
+  pair_of(IBV_QPT_UD, options);
+  ASSERT_EQ(b_->post_receive(1, 0, grh_bytes + 7), 0);
+  Request request(IBV_WR_SEND, *a_, 0, 8);
+  EXPECT_EQ(after(request), IBV_WC_SUCCESS);
+  EXPECT_EQ(b_->wait()[0].status, IBV_WC_LOC_LEN_ERR);
+}
+
+// The queue pair may have no READ or atomic outstanding, so it cannot do this one.
+TEST_F(Statuses, LocalOperationWithoutRoomForAnswers) {
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+    SCOPED_TRACE(opcode);
+    pair_of(IBV_QPT_RC, {}, {.max_rd_atomic = 0});
+    Request request(opcode, *a_, 0, 8);
+    if (opcode == IBV_WR_RDMA_READ)
+      request.to(*b_);
+    else
+      request.atomic(*b_, 1);
+    EXPECT_EQ(after(request), IBV_WC_LOC_QP_OP_ERR);
+    EXPECT_EQ(a_->state(), IBV_QPS_ERR);
+    EXPECT_EQ(b_->state(), IBV_QPS_RTS) << "nothing was sent";
+  }
+}
+
+TEST_F(Statuses, LocalOperationOfAnInvalidationThatCannotBe) {
+  pair_of(IBV_QPT_RC);
+  ibv_send_wr wr{};
+  wr.opcode = IBV_WR_LOCAL_INV;
+  wr.invalidate_rkey = a_->mr->rkey;  // a region's: only windows are invalidated
   ibv_send_wr* bad = nullptr;
-  request.wr.wr.ud = {a_->ah, b_->qp->qp_num, qkey};
-  const int posted = ibv_post_send(a_->qp, &request.wr, &bad);
-  if (posted == 0)
-    EXPECT_EQ(a_->wait()[0].status, IBV_WC_LOC_LEN_ERR);
-  else
-    EXPECT_EQ(posted, EINVAL);
+  ASSERT_EQ(ibv_post_send(a_->qp, &wr, &bad), 0);
+  EXPECT_EQ(a_->wait()[0].status, IBV_WC_LOC_QP_OP_ERR);
+  EXPECT_EQ(a_->state(), IBV_QPS_ERR);
+}
+
+TEST_F(Statuses, LocalAccessWhereAnImmediateWasAwaited) {
+  pair_of(IBV_QPT_RC);
+  const Page page(*b_);
+  ASSERT_EQ(b_->post_receive(1, 0, 64), 0);
+  Request request(IBV_WR_RDMA_WRITE_WITH_IMM, *a_, 0, 8);
+  page.target(request);
+  page.vanish();
+  EXPECT_EQ(after(request), IBV_WC_REM_OP_ERR);
+  EXPECT_EQ(b_->wait()[0].status, IBV_WC_LOC_ACCESS_ERR);
+  EXPECT_EQ(b_->state(), IBV_QPS_ERR);
 }
 
 TEST_F(Statuses, RemoteAccess) {
@@ -210,14 +287,24 @@ TEST_F(Statuses, APrivilegedKeyIsReplacedByTheQueuePairsOwn) {
 
 TEST_F(Statuses, MemoryThatVanishesIsAnErrorNotACrash) {
   pair_of(IBV_QPT_RC);
-  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ibv_mr* mr = provider().reg_mr(a_->pd, page, 4096, IBV_ACCESS_LOCAL_WRITE);
-  ASSERT_NE(mr, nullptr);
-  munmap(page, 4096);
+  const Page page(*a_);
   Request request(IBV_WR_SEND, *a_, 0, 64);
-  request.sge = {reinterpret_cast<std::uint64_t>(page), 64, mr->lkey};
+  page.source(request);
+  page.vanish();
   EXPECT_EQ(after(request), IBV_WC_LOC_PROT_ERR);
-  EXPECT_EQ(provider().dereg_mr(mr), 0);
+}
+
+TEST_F(Statuses, RemoteOperationWhenTheTargetVanished) {
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    SCOPED_TRACE(opcode);
+    pair_of(IBV_QPT_RC);
+    const Page page(*b_);
+    Request request(opcode, *a_, 0, 8);
+    page.target(request);
+    page.vanish();
+    EXPECT_EQ(after(request), IBV_WC_REM_OP_ERR);
+    EXPECT_EQ(a_->state(), IBV_QPS_ERR);
+  }
 }
 
 }  // namespace

@@ -138,6 +138,18 @@ TEST_F(Windows, Type2IsInvalidatedFromThere) {
   EXPECT_EQ(ibv_dealloc_mw(mw), 0);
 }
 
+TEST_F(Windows, WhatCannotBeInvalidatedFailsBothEnds) {
+  pair_of(IBV_QPT_RC);
+  ASSERT_EQ(b_->post_receive(4, 1000, 64), 0);
+  Request invalidate(IBV_WR_SEND_WITH_INV, *a_, 0, 16);
+  invalidate.wr.invalidate_rkey = b_->mr->rkey;  // a region's
+  ASSERT_EQ(invalidate.post(*a_), 0);
+  EXPECT_EQ(a_->wait()[0].status, IBV_WC_REM_ACCESS_ERR);
+  const ibv_wc wc = b_->wait()[0];
+  EXPECT_EQ(wc.wr_id, 4u);
+  EXPECT_EQ(wc.status, IBV_WC_REM_INV_REQ_ERR);
+}
+
 TEST_F(Windows, Type2ServesTheQueuePairThatBoundIt) {
   pair_of(IBV_QPT_RC);
   ibv_mw* mw = window(IBV_MW_TYPE_2);

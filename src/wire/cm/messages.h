@@ -88,6 +88,7 @@ enum class RejectReason : std::uint16_t {
   invalid_service_id = 8,
   invalid_transport = 9,
   stale_connection = 10,
+  invalid_mtu = 26,
   consumer = 28,
 };
 

@@ -103,9 +103,9 @@ void gid_address(Case& c) {
   const auto active = active_roce_ports(c);
   for (const auto& port : active)
     for (const auto& gid : gids(c, port)) {
-      if (gid.link_local() || (gid.type_known && !gid.v2)) continue;
+      if (gid.gid.is_link_local() || (gid.type_known && !gid.v2)) continue;
       any = true;
-      const auto ip = gid.ip();
+      const auto ip = to_string(gid.gid);
       const auto evidence = fmt::format("{}/gids/{} = {} ({})", port.path, gid.index, gid.text, ip);
       if (std::any_of(here.begin(), here.end(), [&](const Address& address) { return address.ip == ip; }))
         c.pass(evidence + ", and the address is here");

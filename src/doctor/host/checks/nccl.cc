@@ -107,7 +107,7 @@ void gid_index(Case& c) {
     any = true;
     const auto used = gids(c, port);
     const auto found =
-        std::find_if(used.begin(), used.end(), [&](const Gid& gid) { return gid.index == *index; });
+        std::find_if(used.begin(), used.end(), [&](const GidEntry& gid) { return gid.index == *index; });
     const auto where = fmt::format("{}; {}/gids/{}", set->evidence, port.path, *index);
     if (found == used.end())
       c.fail(where + " is empty or zero", fmt::format("{} has no GID at index {}", port.device, *index),
@@ -116,7 +116,7 @@ void gid_index(Case& c) {
       c.fail(where + " is RoCE v1",
              "the chosen GID is of RoCE v1, which no router forwards and a v2 peer does not understand",
              unset("NCCL_IB_GID_INDEX"));
-    else if (found->link_local())
+    else if (found->gid.is_link_local())
       c.fail(where + " = " + found->text,
              "the chosen GID is link-local: other hosts' connections to it time out",
              unset("NCCL_IB_GID_INDEX"));

@@ -111,9 +111,9 @@ void address_family(Case& c) {
   bool any = false, matched = false;
   for (const auto& port : selected_ports(c))
     for (const auto& gid : gids(c, port))
-      if (port.roce() && gid.v2 && !gid.link_local()) {
+      if (port.roce() && gid.v2 && !gid.gid.is_link_local()) {
         any = true;
-        matched = matched || gid.ipv4() != v6;
+        matched = matched || gid.gid.is_v4() != v6;
       }
   if (!any) return c.not_applicable(set->evidence + "; no routable RoCE v2 GID that it applies to");
   if (matched) return c.pass(set->evidence);

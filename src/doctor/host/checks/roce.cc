@@ -12,7 +12,7 @@
 namespace beeline::doctor {
 namespace {
 
-std::string show(const Port& port, const Gid& gid) {
+std::string show(const Port& port, const GidEntry& gid) {
   return fmt::format("{}/gids/{} = {} ({}{}{})", port.path, gid.index, gid.text,
                      gid.type_known ? (gid.v2 ? "RoCE v2" : "RoCE v1") : "type unknown",
                      gid.netdev.empty() ? "" : ", ", gid.netdev);
@@ -23,7 +23,7 @@ std::string give_address(const Port& port) {
                              : "ip addr add ADDRESS/PREFIX dev " + port.netdev;
 }
 
-bool usable(const Gid& gid) { return gid.v2 && !gid.link_local(); }
+bool usable(const GidEntry& gid) { return gid.v2 && !gid.gid.is_link_local(); }
 
 void gid_present(Case& c) {
   for (const auto& port : active_roce_ports(c)) {
@@ -42,7 +42,7 @@ void gid_present(Case& c) {
 void gid_v2(Case& c) {
   for (const auto& port : active_roce_ports(c)) {
     const auto used = gids(c, port);
-    const auto found = std::find_if(used.begin(), used.end(), [](const Gid& gid) { return gid.v2; });
+    const auto found = std::find_if(used.begin(), used.end(), [](const GidEntry& gid) { return gid.v2; });
     if (used.empty())
       c.not_applicable(port.device + " has no GID at all (see roce.gid_present)");
     else if (found != used.end())
@@ -57,7 +57,7 @@ void gid_routable(Case& c) {
   for (const auto& port : active_roce_ports(c)) {
     const auto used = gids(c, port);
     const auto found = std::find_if(used.begin(), used.end(), usable);
-    if (std::none_of(used.begin(), used.end(), [](const Gid& gid) { return gid.v2; }))
+    if (std::none_of(used.begin(), used.end(), [](const GidEntry& gid) { return gid.v2; }))
       c.not_applicable(port.device + " has no RoCE v2 GID (see roce.gid_v2)");
     else if (found != used.end())
       c.pass(show(port, *found));
@@ -75,7 +75,7 @@ void gid_type_readable(Case& c) {
   for (const auto& port : active_roce_ports(c)) {
     const auto used = gids(c, port);
     const auto unknown =
-        std::find_if(used.begin(), used.end(), [](const Gid& gid) { return !gid.type_known; });
+        std::find_if(used.begin(), used.end(), [](const GidEntry& gid) { return !gid.type_known; });
     if (used.empty())
       c.not_applicable(port.device + " has no GID at all (see roce.gid_present)");
     else if (unknown == used.end())
@@ -93,14 +93,14 @@ void gid_index(Case& c) {
   std::string evidence;
   for (const auto& port : active_roce_ports(c)) {
     const auto used = gids(c, port);
-    auto found =
-        std::find_if(used.begin(), used.end(), [](const Gid& gid) { return usable(gid) && gid.ipv4(); });
+    auto found = std::find_if(used.begin(), used.end(),
+                              [](const GidEntry& gid) { return usable(gid) && gid.gid.is_v4(); });
     if (found == used.end()) found = std::find_if(used.begin(), used.end(), usable);
     if (found == used.end()) continue;
     first[found->index] += port.device + " ";
     evidence += (evidence.empty() ? "" : "; ") + show(port, *found);
     c.compare(port.device + " RoCE v2 GID index", std::to_string(found->index));
-    c.compare(port.device + " RoCE v2 GID family", found->ipv4() ? "IPv4" : "IPv6");
+    c.compare(port.device + " RoCE v2 GID family", found->gid.is_v4() ? "IPv4" : "IPv6");
   }
   if (first.empty()) return c.not_applicable("no RoCE port with a routable RoCE v2 GID");
   if (first.size() == 1) return c.pass(evidence);
@@ -117,10 +117,10 @@ void gid_family(Case& c) {
   std::map<bool, std::string> families;
   for (const auto& port : active_roce_ports(c)) {
     const auto used = gids(c, port);
-    const bool v4 =
-        std::any_of(used.begin(), used.end(), [](const Gid& gid) { return usable(gid) && gid.ipv4(); });
-    const bool v6 =
-        std::any_of(used.begin(), used.end(), [](const Gid& gid) { return usable(gid) && !gid.ipv4(); });
+    const bool v4 = std::any_of(used.begin(), used.end(),
+                                [](const GidEntry& gid) { return usable(gid) && gid.gid.is_v4(); });
+    const bool v6 = std::any_of(used.begin(), used.end(),
+                                [](const GidEntry& gid) { return usable(gid) && !gid.gid.is_v4(); });
     if (v4 || v6) families[v4] += port.device + " ";
   }
   if (families.empty()) return c.not_applicable("no RoCE port with a routable RoCE v2 GID");

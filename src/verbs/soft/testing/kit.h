@@ -48,7 +48,7 @@ struct End {
 
 struct EndOptions {
   ibv_qp_type type = IBV_QPT_RC;
-  std::size_t buffer_bytes = 64 * 1024;
+  std::size_t buffer_bytes = std::size_t{64} * 1024;
   int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
   ibv_qp_cap cap = {64, 64, 4, 4, 128};
