@@ -15,13 +15,14 @@
 
 namespace beeline {
 
-enum class Lane : std::uint8_t { automatic, wire };
+enum class Lane : std::uint8_t { automatic, wire, local };
 enum class Provider : std::uint8_t { automatic, soft, system };
 enum class IcrcCheck : std::uint8_t { automatic, plain, strict };
 
 struct Config {
-  // BEELINE_LANE=auto|wire: wire sends RC traffic between processes of one host
-  // as packets too. (Only the wire exists across processes so far.)
+  // BEELINE_LANE=auto|wire|local: how RC traffic between processes of one host and user goes. wire: as
+  // packets too. local: through shared memory, and nothing else will do. auto: through shared memory if both
+  // ends can.
   Lane lane = Lane::automatic;
   // BEELINE_PROVIDER=auto|soft|system
   Provider provider = Provider::automatic;

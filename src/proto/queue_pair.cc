@@ -22,7 +22,11 @@ struct QueuePair::Parts {
   }
 
   void forget_lane() {
-    if (local) local->close();
+    if (local) {
+      local->close();
+      carried_sent += local->bytes_sent();
+      carried_received += local->bytes_received();
+    }
     local.reset();
     lane = lane_rule == LaneRule::wire ? LaneState::wire : LaneState::undecided;
   }
@@ -49,7 +53,8 @@ struct QueuePair::Parts {
   LaneRule lane_rule = LaneRule::wire;
   LaneState lane = LaneState::wire;
   std::optional<local::Lane> local;  // on the local lane, instead of requester and responder
-  bool published = false;
+  bool published = false, waited_for = false;
+  std::uint64_t carried_sent = 0, carried_received = 0;  // over lanes that have been left
 };
 
 namespace {
@@ -114,7 +119,7 @@ PostResult QueuePair::post_send(TimePoint now, const SendWr& request) {
 }
 PostResult QueuePair::post_recv(const RecvWr& request) {
   const PostResult result = parts_->operations.post_recv(request);
-  if (parts_->local) parts_->local->note_receive();
+  if (parts_->local) parts_->waited_for |= parts_->local->note_receive();
   return result;
 }
 
@@ -216,10 +221,12 @@ bool QueuePair::wants_lane() const {
 void QueuePair::note_asking() { parts_->lane = LaneState::asking; }
 void QueuePair::take_wire() { parts_->lane = LaneState::wire; }
 
-void QueuePair::take_local(local::SharedPair& pair, int side, local::PeerMemory& peer, local::Reach reach) {
+void QueuePair::take_local(local::SharedPair& pair, int side, local::PeerMemory& peer) {
   parts_->lane = LaneState::local;
-  parts_->local.emplace(parts_->operations, pair, side, peer, reach);
+  parts_->local.emplace(parts_->operations, pair, side, peer);
 }
+
+void QueuePair::leave_local() { parts_->forget_lane(); }
 
 void QueuePair::give_up_lane(WcStatus status) {
   if (parts_->operations.can_send() && !parts_->operations.sends().empty())
@@ -233,6 +240,7 @@ QueuePair::Step QueuePair::step_local(TimePoint now) {
 }
 
 bool QueuePair::has_local_work() const { return parts_->local && parts_->local->has_work(); }
+bool QueuePair::take_waited_for() { return std::exchange(parts_->waited_for, false); }
 bool QueuePair::take_published() { return std::exchange(parts_->published, false); }
 void QueuePair::lose_local_peer() {
   if (parts_->local) parts_->local->lose_peer();
@@ -240,9 +248,11 @@ void QueuePair::lose_local_peer() {
 TimePoint QueuePair::next_local_timeout() const {
   return parts_->local ? parts_->local->next_timeout() : TimePoint::never();
 }
-std::uint64_t QueuePair::local_bytes_sent() const { return parts_->local ? parts_->local->bytes_sent() : 0; }
+std::uint64_t QueuePair::local_bytes_sent() const {
+  return parts_->carried_sent + (parts_->local ? parts_->local->bytes_sent() : 0);
+}
 std::uint64_t QueuePair::local_bytes_received() const {
-  return parts_->local ? parts_->local->bytes_received() : 0;
+  return parts_->carried_received + (parts_->local ? parts_->local->bytes_received() : 0);
 }
 
 }  // namespace beeline::proto

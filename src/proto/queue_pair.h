@@ -154,7 +154,9 @@ class QueuePair {
   void note_asking();
   void take_wire();
   // The pair and the memory outlive the queue pair, or RESET. `side`: 0 or 1, the peer has the other.
-  void take_local(local::SharedPair& pair, int side, local::PeerMemory& peer, local::Reach reach);
+  void take_local(local::SharedPair& pair, int side, local::PeerMemory& peer);
+  // As after RESET.
+  void leave_local();
   // There is no way to the peer: the oldest request fails with this status, the rest is flushed.
   void give_up_lane(WcStatus status);
 
@@ -166,12 +168,14 @@ class QueuePair {
   Step step_local(TimePoint now);
   // Whether step_local would find anything: from any thread, as a hint.
   bool has_local_work() const;
+  // True once after a receive request was posted that a request of the peer has waited for.
+  bool take_waited_for();
   // True once after a post has put something where the peer sees it.
   bool take_published();
   // The peer's process is gone.
   void lose_local_peer();
   TimePoint next_local_timeout() const;
-  // Payload bytes that the local lane has carried.
+  // Payload bytes that the local lane has carried, ever.
   std::uint64_t local_bytes_sent() const;
   std::uint64_t local_bytes_received() const;
 

@@ -2,17 +2,18 @@
 
 namespace beeline::proto::local {
 
-Lane::Lane(Operations& operations, SharedPair& pair, int side, PeerMemory& peer, Reach reach)
+Lane::Lane(Operations& operations, SharedPair& pair, int side, PeerMemory& peer)
     : operations_(operations),
       theirs_(pair.sides[static_cast<std::size_t>(1 - side)]),
       ours_(pair.sides[static_cast<std::size_t>(side)]),
-      requester_(operations, pair.directions[static_cast<std::size_t>(side)], theirs_, ours_, peer, reach),
+      requester_(operations, pair.directions[static_cast<std::size_t>(side)], theirs_, ours_, peer),
       responder_(operations, pair.directions[static_cast<std::size_t>(1 - side)], theirs_, ours_, peer) {}
 
 bool Lane::post(TimePoint now) {
+  const bool was_closed = closed_;
   const bool published = requester_.run(now);
   settle();
-  return published;
+  return published || closed_ != was_closed;
 }
 
 bool Lane::step(TimePoint now) {

@@ -9,11 +9,12 @@ namespace beeline::proto::local {
 class Lane {
  public:
   // All of them outlive the lane. `side`: 0 or 1, the peer has the other.
-  Lane(Operations& operations, SharedPair& pair, int side, PeerMemory& peer, Reach reach);
+  Lane(Operations& operations, SharedPair& pair, int side, PeerMemory& peer);
 
   // After a post. True if the peer has something new to see.
   bool post(TimePoint now);
-  void note_receive() { responder_.note_receive(); }
+  // After a receive request was posted. True if a request of the peer has waited for it.
+  bool note_receive() { return responder_.note_receive(); }
   // Does what can be done, but no more than a step's worth. True if the peer has something new to see.
   bool step(TimePoint now);
   bool has_more() const { return requester_.has_more() || responder_.has_more(); }

@@ -49,13 +49,12 @@ class Fetch final : public ByteSource {
 }  // namespace
 
 Requester::Requester(Operations& operations, Direction& requests, const SideLine& theirs, SideLine& ours,
-                     PeerMemory& peer, Reach reach)
+                     PeerMemory& peer)
     : operations_(operations),
       requests_(requests),
       theirs_(theirs),
       ours_(ours),
       peer_(peer),
-      reach_(reach),
       sequence_(operations.sends().head()) {}
 
 bool Requester::run(TimePoint now) {
@@ -232,14 +231,14 @@ bool Requester::fill_piece(const SendRequest& request) {
   piece.bytes = std::min(left, piece_bytes);
   const bool direct = request.length > direct_above_bytes;
   if (request.opcode == WrOpcode::read) {
-    if (direct && reach_.we_read_peers) {
+    if (direct && peer_.reach().we_read_peers) {
       piece.carry = Carry::by_offer;
       piece.bytes = left;
     }
   } else if (is_atomic(request.opcode)) {
     const Operands& operands = operations_.sends().operands(sequence_);
     slot.operands = {operands.compare, operands.swap_or_add};
-  } else if (direct && reach_.peer_reads_ours && piece.offset == 0 && name_sources(request)) {
+  } else if (direct && peer_.reach().peer_reads_ours && piece.offset == 0 && name_sources(request)) {
     piece.carry = Carry::by_source;
     piece.bytes = left;
   } else if (!fill_data(request, slot, piece)) {

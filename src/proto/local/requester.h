@@ -22,7 +22,7 @@ class Requester {
   static constexpr std::uint32_t step_bytes = 256 * 1024;
 
   Requester(Operations& operations, Direction& requests, const SideLine& theirs, SideLine& ours,
-            PeerMemory& peer, Reach reach);
+            PeerMemory& peer);
 
   // Takes answers, then puts into the ring what there is room for. True if the other side has something
   // new to see.
@@ -78,7 +78,6 @@ class Requester {
   const SideLine& theirs_;
   SideLine& ours_;
   PeerMemory& peer_;
-  const Reach reach_;
 
   std::array<Piece, slot_count> pieces_{};
   std::uint64_t filled_ = 0;  // slots

@@ -25,10 +25,11 @@ class Responder {
   bool run(TimePoint now);
   // Whether run() would find something: from any thread, as a hint.
   bool has_request() const;
-  // A receive request was posted: whoever waits for one need not wait longer.
-  void note_receive() {
-    if (hint_wait_.load(std::memory_order_relaxed) == Wait::receive)
-      hint_wait_.store(Wait::request, std::memory_order_relaxed);
+  // A receive request was posted: whoever waits for one need not wait longer. True if somebody does.
+  bool note_receive() {
+    if (hint_wait_.load(std::memory_order_relaxed) != Wait::receive) return false;
+    hint_wait_.store(Wait::request, std::memory_order_relaxed);
+    return true;
   }
   // Whether run() has more to do at once.
   bool has_more() const { return more_; }

@@ -115,6 +115,8 @@ class PeerMemory {
  public:
   enum class Copied : std::uint8_t { ok, there, here };  // or where the fault lies
   virtual ~PeerMemory() = default;
+  // May change for the better in the beginning.
+  virtual Reach reach() const = 0;
   // Copies `to.size()` bytes that lie there at `address`.
   virtual Copied read(std::uint64_t address, MutableBytes to) = 0;
 };

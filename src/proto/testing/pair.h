@@ -281,12 +281,14 @@ class DirectPair final : public OperationPair {
 // The memory of the other side's process, in the same one.
 class OwnMemory final : public local::PeerMemory {
  public:
+  local::Reach reach() const override { return reaches; }
   Copied read(std::uint64_t address, MutableBytes to) override {
     if (to.empty()) return Copied::ok;
     std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
     copied_bytes += to.size();
     return Copied::ok;
   }
+  local::Reach reaches;
   std::uint64_t copied_bytes = 0;
 };
 
@@ -303,7 +305,8 @@ class SharedMemoryPair final : public OperationPair {
       connect(attributes_of(options, side), QpState::rts, [&](const QpAttr& attributes, std::uint32_t mask) {
         return qp(side).modify(now_, attributes, mask);
       });
-      qp(side).take_local(*shared_, side, peers_[i], reach);
+      peers_[i].reaches = reach;
+      qp(side).take_local(*shared_, side, peers_[i]);
     }
   }
 
