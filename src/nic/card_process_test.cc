@@ -99,12 +99,19 @@ void introduce(Process& a, Process& b, std::set<int>* slots = nullptr) {
     slots->insert({static_cast<int>(of_a.qpn.value >> 16), static_cast<int>(of_b.qpn.value >> 16)});
 }
 
+// Which lane the workers of a test use; set before they are forked.
+Lane lane_of_workers = Lane::wire;
+
+// The wire loses packets; shared memory does not.
 std::unique_ptr<Card> open_card(const IpAddress& address, double loss, std::uint64_t seed) {
   const port::Interface interface = interface_with(address);
   auto port = port::make_udp_port();
   if (!port) return nullptr;
-  auto card =
-      Card::create(Config{}, std::make_unique<LossyPort>(std::move(*port), loss, seed), {&interface, 1});
+  Config config;
+  config.lane = lane_of_workers;
+  std::unique_ptr<port::Port> used = std::move(*port);
+  if (config.lane == Lane::wire) used = std::make_unique<LossyPort>(std::move(used), loss, seed);
+  auto card = Card::create(config, std::move(used), {&interface, 1});
   return card ? std::move(*card) : nullptr;
 }
 
@@ -197,7 +204,15 @@ void expect_nothing_left(const IpAddress& address, const std::set<int>& slots) {
 
 // --- Tests
 
-TEST(CardProcesses, KilledPeersLeaveNothingAndTheOthersNotice) {
+class CardProcesses : public ::testing::TestWithParam<Lane> {
+ protected:
+  void SetUp() override { lane_of_workers = GetParam(); }
+  void TearDown() override { lane_of_workers = Lane::wire; }
+};
+INSTANTIATE_TEST_SUITE_P(, CardProcesses, ::testing::Values(Lane::wire, Lane::local),
+                         [](const auto& lane) { return lane.param == Lane::wire ? "Wire" : "Local"; });
+
+TEST_P(CardProcesses, KilledPeersLeaveNothingAndTheOthersNotice) {
   const char* full = std::getenv("BEELINE_TEST_FULL");
   const bool all = full != nullptr && *full == '1';
   const int rounds = all ? 200 : 20;
@@ -275,7 +290,7 @@ int work_with_everything(const IpAddress& address, int line, std::uint64_t seed)
   return 14;
 }
 
-TEST(CardProcesses, KilledInTheMiddleOfEverythingLeavesNothing) {
+TEST_P(CardProcesses, KilledInTheMiddleOfEverythingLeavesNothing) {
   const IpAddress address = own_address(7);
   Prng random(43);
   std::set<int> slots;
@@ -291,7 +306,7 @@ TEST(CardProcesses, KilledInTheMiddleOfEverythingLeavesNothing) {
   expect_nothing_left(address, slots);
 }
 
-TEST(CardProcesses, EightPairsAtOnce) {
+TEST_P(CardProcesses, EightPairsAtOnce) {
   constexpr int pairs = 8;
   const IpAddress address = own_address(4);
   const auto worker = [&](int line) {
@@ -322,7 +337,7 @@ TEST(CardProcesses, EightPairsAtOnce) {
 
 // As a DataLoader worker that outlives its killed parent. Without abandon_after_fork the child holds the
 // port: that is what the first case shows.
-TEST(CardProcesses, ForkedChildThatAbandonsTheCardDoesNotHoldThePort) {
+TEST_P(CardProcesses, ForkedChildThatAbandonsTheCardDoesNotHoldThePort) {
   const IpAddress address = own_address(5);
   for (const bool abandons : {false, true}) {
     Process parent([&](int line) {
@@ -353,8 +368,10 @@ TEST(CardProcesses, ForkedChildThatAbandonsTheCardDoesNotHoldThePort) {
   }
 }
 
-TEST(CardProcesses, ForkedChildMayOpenACardOfItsOwn) {
+TEST_P(CardProcesses, ForkedChildMayOpenACardOfItsOwn) {
   const IpAddress address = own_address(6);
+  // A queue pair that is connected to itself shares memory with nobody.
+  if (GetParam() == Lane::local) lane_of_workers = Lane::automatic;
   Process parent([&](int) {
     auto card = open_card(address, 0, 0);
     if (card == nullptr) return 10;

@@ -48,10 +48,10 @@ Result<void> CardImpl::resize_cq(CompletionQueue* cq, std::uint32_t depth) {
 
 int CardImpl::poll_cq(CompletionQueue* cq, std::span<proto::Completion> out) {
   if (const int n = cq->poll(out); n != 0 || out.empty()) return n;
-  if (lane_ != nullptr && lane_->is_active()) {
+  if (lane_ != nullptr && lane_->wants_polls()) {
     engine_.note_poll();
     lane_->poll();
-    if (const int n = cq->poll(out); n != 0 || !is_wires_turn()) return n;
+    if (const int n = cq->poll(out); n != 0 || (lane_->is_active() && !is_wires_turn())) return n;
   }
   if (engine_.poll()) warm_wire_polls_.store(warm_polls, std::memory_order_relaxed);
   return cq->poll(out);

@@ -69,13 +69,16 @@ void LocalLane::take_requests(TimePoint now) {
 
 void LocalLane::choose(QueuePair& qp, TimePoint now) {
   bool wire = false;
+  auto failure = proto::WcStatus::local_qp_operation_error;
   {
     const std::lock_guard lock(qp.mutex);
     if (!qp.protocol.wants_lane() || qp.local != nullptr) return;
     const Qpn peer = qp.protocol.attributes().destination;
     std::shared_ptr<Link> link;
-    if (peer != qp.qpn && qp.route.known && is_of_this_host(qp.route.remote))
+    if (peer != qp.qpn && qp.route.known && is_of_this_host(qp.route.remote)) {
       link = link_to(static_cast<std::uint8_t>(peer.value >> 16));
+      failure = proto::WcStatus::retry_exceeded;  // nobody answers there
+    }
     auto rings = link == nullptr ? Result<SharedMemory>(fail(Errc::not_found, "no such process"))
                                  : SharedMemory::create("beeline-rings", sizeof(proto::local::SharedPair));
     if (rings) {
@@ -95,7 +98,7 @@ void LocalLane::choose(QueuePair& qp, TimePoint now) {
       wire = true;
     }
   }
-  if (wire) take_wire(qp, now);
+  if (wire) take_wire(qp, failure, now);
 }
 
 void LocalLane::ask(QueuePair& qp, TimePoint now) {
@@ -124,7 +127,7 @@ void LocalLane::ask_again(QueuePair& qp, TimePoint now) {
 }
 
 // Nothing is shared with this peer. The caller does not hold the queue pair's lock.
-void LocalLane::take_wire(QueuePair& qp, TimePoint now) {
+void LocalLane::take_wire(QueuePair& qp, proto::WcStatus failure, TimePoint now) {
   {
     const std::lock_guard lock(qp.mutex);
     detach(qp);
@@ -134,7 +137,7 @@ void LocalLane::take_wire(QueuePair& qp, TimePoint now) {
           "peer must be of this host, user and network namespace and may not have BEELINE_LANE=wire; or set "
           "BEELINE_LANE=auto",
           qp.qpn.value, to_string(qp.route.remote));
-      qp.protocol.give_up_lane(proto::WcStatus::local_qp_operation_error);
+      qp.protocol.give_up_lane(failure);
       deliver_completions(qp, now);
       deliver_events(qp);
       return;
@@ -210,7 +213,7 @@ void LocalLane::handle_answer(const Message& answer, TimePoint now) {
       return;
     }
     case Verdict::refused:
-      return take_wire(qp, now);
+      return take_wire(qp, proto::WcStatus::local_qp_operation_error, now);
     case Verdict::not_yet:
       qp.local->ask_again = now + std::min(longest_pause, first_pause * (1 << std::min(qp.local->refusals++, 6)));
       return;

@@ -152,7 +152,7 @@ void LocalLane::lose(const std::shared_ptr<Link>& link, TimePoint now) {
   for (QueuePair* qp : attached) {
     if (qp->local == nullptr || qp->local->link != link) continue;
     if (!qp->local->active) {
-      take_wire(*qp, now);
+      take_wire(*qp, proto::WcStatus::retry_exceeded, now);
       continue;
     }
     {

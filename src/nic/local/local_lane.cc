@@ -101,7 +101,7 @@ bool LocalLane::round(bool links_too) {
     if (now == TimePoint{}) now = port_.now();
     more_ |= step(qp, now);
   }
-  if (links_too || ++polls_ % 16 == 0) run_timers(now == TimePoint{} ? port_.now() : now);
+  if (links_too || ++rounds_ % 16 == 0) run_timers(now == TimePoint{} ? port_.now() : now);
   return more_;
 }
 

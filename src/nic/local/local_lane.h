@@ -63,8 +63,9 @@ class LocalLane {
   // Something may be done at once.
   void serve();
 
-  // Whether poll() is worth it.
+  // Whether queue pairs use this lane, or want to; and whether poll() is worth it.
   bool is_active() const { return users_.load(std::memory_order_relaxed) != 0; }
+  bool wants_polls() const { return is_active() || !thread_has_links_; }
   void poll();
 
   // The progress thread's round; returns when it is needed next.
@@ -104,7 +105,8 @@ class LocalLane {
   void choose(QueuePair& qp, TimePoint now);
   void ask(QueuePair& qp, TimePoint now);
   void ask_again(QueuePair& qp, TimePoint now);
-  void take_wire(QueuePair& qp, TimePoint now);
+  // `failure`: what becomes of the requests where the wire is not allowed.
+  void take_wire(QueuePair& qp, proto::WcStatus failure, TimePoint now);
   void activate(QueuePair& qp, int side, TimePoint now);
   void handle(const std::shared_ptr<Link>& link, Link::Received& received, TimePoint now);
   Verdict judge(const std::shared_ptr<Link>& link, const Message& ask, Descriptor rings, TimePoint now);
@@ -133,7 +135,7 @@ class LocalLane {
   std::unordered_map<std::uint64_t, QueuePair*> asks_;
   std::vector<QueuePair*> attached_;  // that ask or share memory
   Payload gone_;                      // of queue pairs that are no more
-  int polls_ = 0;
+  unsigned polls_ = 0, rounds_ = 0;
   bool more_ = false;
   // … to here.
   std::mutex requests_mutex_;
