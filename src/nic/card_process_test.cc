@@ -1,10 +1,13 @@
 // The card among processes: killed peers leave nothing behind, forked children hold nothing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <csignal>
@@ -396,6 +399,63 @@ TEST_P(CardProcesses, ForkedChildMayOpenACardOfItsOwn) {
     return until([&] { return !end.done.empty(); }, [&] { end.poll(); }) && !end.failed() ? 0 : 25;
   });
   EXPECT_EQ(parent.wait(), 0);
+}
+
+// As a container's seccomp profile has it: EPERM for copying from other processes.
+bool forbid_copying() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{4, program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// Large messages each way; the exit status says what went wrong.
+int exchange_large(const IpAddress& address, int line, bool may_copy) {
+  if (!may_copy && !forbid_copying()) return 9;
+  auto card = open_card(address, 0, 0);
+  if (card == nullptr) return 10;
+  constexpr std::size_t bytes = 300'000;
+  EndOptions options = patient_options();
+  options.memory_bytes = 4 * bytes;
+  End end(*card, options);
+  end.fill(0, bytes, 1);
+  if (!meet(end, line) || end.receive(1, 3 * bytes, bytes) != PostResult::ok) return 11;
+  // Both fill the same way: a WRITE leaves the peer's second part as our first, and so on.
+  if (end.post(WrOpcode::write, 2, 0, bytes, bytes) != PostResult::ok ||
+      end.post(WrOpcode::read, 3, 2 * bytes, bytes, 0) != PostResult::ok ||
+      end.post(WrOpcode::send, 4, 0, bytes) != PostResult::ok)
+    return 12;
+  if (!until([&] { return end.done.size() == 4; }, [&] { end.poll(); })) return 13;
+  if (end.failed()) return 14;
+  for (const std::size_t part : {1, 2, 3})
+    if (std::memcmp(end.memory().data(), end.memory().data() + part * bytes, bytes) != 0) return 15;
+  const CardCounters counters = card->counters();
+  if (counters.wire_payload_sent + counters.wire_payload_received != 0) return 16;
+  if (counters.local_payload_received < bytes) return 17;
+  if ((counters.local_processes_direct != 0) != may_copy) return 18;
+  char word = 'd';  // stay until the other is done, too
+  return send_value(line, word) && receive_value(line, word) ? 0 : 19;
+}
+
+TEST(LocalLaneProcesses, LargeMessagesPassWithAndWithoutCopyingFromProcessToProcess) {
+  const IpAddress address = own_address(8);
+  lane_of_workers = Lane::local;
+  for (const bool may_copy : {true, false}) {
+    Process first([&](int line) { return exchange_large(address, line, may_copy); });
+    Process second([&](int line) { return exchange_large(address, line, may_copy); });
+    ASSERT_NO_FATAL_FAILURE(introduce(first, second));
+    char word = 0;
+    EXPECT_TRUE(receive_value(first.line(), word) && receive_value(second.line(), word));
+    EXPECT_TRUE(send_value(first.line(), word) && send_value(second.line(), word));
+    EXPECT_EQ(first.wait(), 0);
+    EXPECT_EQ(second.wait(), 0);
+  }
+  lane_of_workers = Lane::wire;
 }
 
 }  // namespace

@@ -177,14 +177,15 @@ void LocalLane::handle(const std::shared_ptr<Link>& link, Link::Received& receiv
 Verdict LocalLane::judge(const std::shared_ptr<Link>& link, const Message& ask, Descriptor rings,
                          TimePoint now) {
   const auto found = queue_pairs_.find(ask.to.value);
-  if (found == queue_pairs_.end()) return Verdict::refused;
+  if (found == queue_pairs_.end()) return Verdict::absent;
   QueuePair& qp = *found->second;
   const std::lock_guard lock(qp.mutex);
   const proto::QpState state = qp.protocol.state();
   const proto::LaneState lane = qp.protocol.lane();
+  if (state > proto::QpState::sqd) return Verdict::absent;
   if (lane == proto::LaneState::wire || lane == proto::LaneState::local) return Verdict::refused;
   if (state < proto::QpState::rtr) return Verdict::not_yet;
-  if (state > proto::QpState::sqd || qp.protocol.attributes().destination != ask.from ||
+  if (qp.protocol.attributes().destination != ask.from ||
       !qp.route.known || qp.route.local != ask.to_gid || qp.route.remote != ask.from_gid)
     return Verdict::refused;
   if (lane == proto::LaneState::asking && qp.qpn < ask.from) return Verdict::crossed;
@@ -214,6 +215,8 @@ void LocalLane::handle_answer(const Message& answer, TimePoint now) {
     }
     case Verdict::refused:
       return take_wire(qp, proto::WcStatus::local_qp_operation_error, now);
+    case Verdict::absent:
+      return take_wire(qp, proto::WcStatus::retry_exceeded, now);
     case Verdict::not_yet:
       qp.local->ask_again = now + std::min(longest_pause, first_pause * (1 << std::min(qp.local->refusals++, 6)));
       return;

@@ -26,6 +26,7 @@ enum class Verdict : std::uint8_t {
   accepted = 1,
   refused,  // use the wire
   not_yet,  // the queue pair is not ready to receive: ask again
+  absent,   // there is no such queue pair, or it is in error: nobody will answer on the wire either
   crossed,  // mine asks you at this moment, and its ask counts
 };
 
