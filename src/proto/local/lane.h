@@ -27,8 +27,8 @@ class Lane {
   // The process of the peer is gone. What it has put into the ring before is still executed.
   void lose_peer();
 
-  std::uint64_t bytes_sent() const { return requester_.payload_bytes(); }
-  std::uint64_t bytes_received() const { return responder_.payload_bytes(); }
+  std::uint64_t bytes_sent() const { return requester_.bytes_sent() + responder_.bytes_read(); }
+  std::uint64_t bytes_received() const { return responder_.bytes_received() + requester_.bytes_read(); }
 
  private:
   void settle();

@@ -124,6 +124,7 @@ bool Requester::take(const Piece& piece) {
 
 bool Requester::take_data(const Piece& piece, Bytes data) {
   const SendRequest& request = operations_.sends().front();
+  bytes_read_ += data.size();
   if (scatter(operations_.memory(), operations_.domain(), request.sges, piece.offset, data) ==
       MemoryStatus::ok)
     return true;
@@ -164,6 +165,7 @@ bool Requester::fetch(TimePoint now) {
     return false;
   }
   fetched_bytes_ += bytes;
+  bytes_read_ += bytes;
   patience_ends_ = now + patience();
   ours_.heartbeat.fetch_add(1, std::memory_order_relaxed);
   if (fetched_bytes_ != piece.bytes) return false;
@@ -250,7 +252,7 @@ bool Requester::fill_piece(const SendRequest& request) {
   pieces_[index(filled_)] = piece;
   slot.turn.store(turn_of(filled_), std::memory_order_release);
   ++filled_;
-  if (!answered_by_data(request.opcode)) payload_bytes_ += piece.bytes;
+  if (!answered_by_data(request.opcode)) bytes_sent_ += piece.bytes;
   offset_ = piece.last ? 0 : piece.offset + piece.bytes;
   if (piece.last) ++sequence_;
   return true;

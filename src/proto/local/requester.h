@@ -40,7 +40,8 @@ class Requester {
 
   // Nothing that has begun is left.
   bool idle() const { return filled_ == taken_ && offset_ == 0; }
-  std::uint64_t payload_bytes() const { return payload_bytes_; }
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::uint64_t bytes_read() const { return bytes_read_; }
 
  private:
   struct Piece {
@@ -96,7 +97,7 @@ class Requester {
   bool gone_ = false;  // nobody answers any more
   std::uint32_t heartbeat_ = 0;
   TimePoint patience_ends_ = TimePoint::never();
-  std::uint64_t payload_bytes_ = 0;
+  std::uint64_t bytes_sent_ = 0, bytes_read_ = 0;  // of payload; by READs
 };
 
 }  // namespace beeline::proto::local

@@ -174,7 +174,7 @@ Responder::Outcome Responder::serve_data(TimePoint now) {
                                                          : Bytes(requests_.payloads[index(executed_)]);
   piece.payload = store.first(request_.bytes);
   const Verdict verdict = operations_.executor().execute(piece, operations_.attributes().access);
-  if (verdict.kind == Verdict::Kind::ok) payload_bytes_ += request_.bytes;
+  if (verdict.kind == Verdict::Kind::ok) bytes_received_ += request_.bytes;
   return obey(verdict, now);
 }
 
@@ -194,7 +194,7 @@ Responder::Outcome Responder::serve_sourced(TimePoint now) {
   const Verdict verdict = operations_.executor().execute(piece, operations_.attributes().access);
   if (verdict.kind != Verdict::Kind::ok) return obey(verdict, now);
   stop_waiting();
-  payload_bytes_ += piece.source_bytes;
+  bytes_received_ += piece.source_bytes;
   fetched_ += piece.source_bytes;
   ours_.heartbeat.fetch_add(1, std::memory_order_relaxed);
   return piece.last ? Outcome::done : Outcome::unfinished;
@@ -217,6 +217,7 @@ Responder::Outcome Responder::serve_read() {
   if (operations_.memory().read(operations_.domain(), request_.rkey, request_.remote_address, out,
                                 Access::remote_read) != MemoryStatus::ok)
     return obey(Verdict::nak(NakCode::remote_operation), {});
+  bytes_read_ += request_.bytes;
   return Outcome::done;
 }
 
@@ -229,9 +230,11 @@ Responder::Outcome Responder::offer() {
   if (operations_.memory().locate(operations_.domain(), request_.rkey, request_.remote_address,
                                   request_.bytes, Access::remote_read, where.address) != MemoryStatus::ok)
     return obey(Verdict::nak(NakCode::remote_operation), {});
-  if (offered_)
-    return where.address == offered_address_ ? Outcome::done
-                                             : obey(Verdict::nak(NakCode::remote_operation), {});
+  if (offered_) {
+    if (where.address != offered_address_) return obey(Verdict::nak(NakCode::remote_operation), {});
+    bytes_read_ += request_.bytes;
+    return Outcome::done;
+  }
   offered_ = true;
   offered_address_ = where.address;
   std::memcpy(requests_.payloads[index(executed_)].data(), &where, sizeof where);

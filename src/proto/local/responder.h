@@ -35,7 +35,8 @@ class Responder {
   bool has_more() const { return more_; }
 
   TimePoint next_timeout() const { return waits_ ? wait_until_ : TimePoint::never(); }
-  std::uint64_t payload_bytes() const { return payload_bytes_; }
+  std::uint64_t bytes_received() const { return bytes_received_; }
+  std::uint64_t bytes_read() const { return bytes_read_; }
 
  private:
   // A slot's header, copied out once.
@@ -94,7 +95,7 @@ class Responder {
   enum class Wait : std::uint8_t { request, receive, fetching, nothing };
   std::atomic<std::uint64_t> hint_executed_{0};
   std::atomic<Wait> hint_wait_{Wait::request};
-  std::uint64_t payload_bytes_ = 0;
+  std::uint64_t bytes_received_ = 0, bytes_read_ = 0;  // of payload; by the other side's READs
 };
 
 }  // namespace beeline::proto::local
