@@ -107,7 +107,8 @@ struct Row {
 };
 
 constexpr Row rows[] = {
-    {{"BEELINE_LANE", "auto, wire, local", "wire: also processes of one host exchange packets; local: none do"},
+    {{"BEELINE_LANE", "auto, wire, local",
+      "wire: also processes of one host exchange packets; local: none do"},
      set_lane},
     {{"BEELINE_PROVIDER", "auto, soft, system", "where verbs come from"}, set_provider},
     {{"BEELINE_ICRC", "auto, plain, strict", "strict: check received packets against their IP header too"},

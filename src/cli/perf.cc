@@ -134,8 +134,8 @@ void run(PerfArguments& typed) {
   if (!typed.options.gid_index) typed.options.gid_index = engine.config.gid_index;
   auto device = value_or_give_up(perf::open_device(*engine.provider, typed.options));
   perf::Report report = typed.loopback       ? run_loopback(typed, device)
-                              : typed.host.empty() ? run_as_server(typed, device)
-                                                   : run_as_client(typed, device);
+                        : typed.host.empty() ? run_as_server(typed, device)
+                                             : run_as_client(typed, device);
   report.lane = lane_of(engine);
   if (!report.lane.empty()) std::printf(" Lane            : %s\n", report.lane.c_str());
   if (!typed.json_path.empty())

@@ -48,8 +48,10 @@ struct CardKind {
 
 class CardUdpTest : public ::testing::TestWithParam<CardKind> {
  protected:
-  std::unique_ptr<Card> left_card_ = open_udp_card(own_address(1), GetParam().lane, GetParam().thread, GetParam().icrc);
-  std::unique_ptr<Card> right_card_ = open_udp_card(own_address(2), GetParam().lane, GetParam().thread, GetParam().icrc);
+  std::unique_ptr<Card> left_card_ =
+      open_udp_card(own_address(1), GetParam().lane, GetParam().thread, GetParam().icrc);
+  std::unique_ptr<Card> right_card_ =
+      open_udp_card(own_address(2), GetParam().lane, GetParam().thread, GetParam().icrc);
 };
 
 INSTANTIATE_TEST_SUITE_P(, CardUdpTest,
@@ -93,9 +95,7 @@ TEST_P(CardUdpTest, SendWriteAndReadOfManySizes) {
 
 class CardThreads : public ::testing::TestWithParam<Lane> {
  protected:
-  std::unique_ptr<Card> make_udp_card(const IpAddress& address) {
-    return open_udp_card(address, GetParam());
-  }
+  std::unique_ptr<Card> make_udp_card(const IpAddress& address) { return open_udp_card(address, GetParam()); }
 };
 
 INSTANTIATE_TEST_SUITE_P(, CardThreads, ::testing::Values(Lane::wire, Lane::local),
@@ -245,8 +245,8 @@ TEST_P(CardThreads, NothingLandsAfterDeregistration) {
     wr.sges = {&piece, 1};
     std::thread writer([&] { write_until_failure(left, wr); });
     const auto& memory = right.memory();
-    EXPECT_TRUE(until([&] { return received(*right_card, GetParam()) > before; },
-                      [] { std::this_thread::yield(); }));
+    EXPECT_TRUE(
+        until([&] { return received(*right_card, GetParam()) > before; }, [] { std::this_thread::yield(); }));
     right.deregister();
     std::fill(right.memory().begin(), right.memory().end(), std::byte{0});
     writer.join();
@@ -275,8 +275,8 @@ TEST_P(CardThreads, MemoryUnmappedInMidTransferIsAnErrorOnBothSides) {
     wr.sges = {&piece, 1};
     const auto before = received(*right_card, GetParam());
     std::thread writer([&] { write_until_failure(left, wr); });
-    EXPECT_TRUE(until([&] { return received(*right_card, GetParam()) > before; },
-                      [] { std::this_thread::yield(); }));
+    EXPECT_TRUE(
+        until([&] { return received(*right_card, GetParam()) > before; }, [] { std::this_thread::yield(); }));
     take_away(mapped, bytes);
     writer.join();
     const auto failure = std::find_if(left.done.begin(), left.done.end(),

@@ -94,8 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, Corpus,
                                          Target{"unreliable", fuzz_unreliable}, Target{"cm", fuzz_cm},
                                          Target{"bootstrap", fuzz_bootstrap}, Target{"exec", fuzz_exec},
                                          Target{"port", fuzz_port}, Target{"local", fuzz_local},
-                                         Target{"perf", fuzz_perf},
-                                         Target{"doctor_log", fuzz_doctor_log}),
+                                         Target{"perf", fuzz_perf}, Target{"doctor_log", fuzz_doctor_log}),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
 }  // namespace

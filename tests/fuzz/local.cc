@@ -19,7 +19,18 @@ constexpr Key local_key{1}, remote_key{2};
 constexpr std::uint64_t base = 0x1000;
 constexpr std::uint32_t region_bytes = 64 * 1024;
 
-enum class Command : std::uint8_t { message, side, slot, payload, slot_of_ours, post_send, post_recv, step, time, count };
+enum class Command : std::uint8_t {
+  message,
+  side,
+  slot,
+  payload,
+  slot_of_ours,
+  post_send,
+  post_recv,
+  step,
+  time,
+  count
+};
 
 // The other process's memory: readable or not as the script says, and never what it was.
 class MadMemory final : public local::PeerMemory {
@@ -35,7 +46,8 @@ class MadMemory final : public local::PeerMemory {
 
 class Harness {
  public:
-  explicit Harness(Bytes bytes) : input_(bytes), shared_(std::make_unique<local::SharedPair>()), qp_(setup()) {
+  explicit Harness(Bytes bytes)
+      : input_(bytes), shared_(std::make_unique<local::SharedPair>()), qp_(setup()) {
     constexpr Access all =
         Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
     memory_.add(local_key, domain, base, region_bytes, Access::local_write);
@@ -44,7 +56,8 @@ class Harness {
     a.access = all;
     a.max_rd_atomic = a.max_dest_rd_atomic = 4;
     a.timeout = 8;
-    for (const auto& [state, mask] : {std::pair{QpState::init, init}, {QpState::rtr, rtr}, {QpState::rts, rts}}) {
+    for (const auto& [state, mask] :
+         {std::pair{QpState::init, init}, {QpState::rtr, rtr}, {QpState::rts, rts}}) {
       a.state = state;
       BEELINE_CHECK(qp_.modify(now_, a, mask).has_value());
     }
@@ -68,8 +81,8 @@ class Harness {
   static constexpr std::uint32_t rtr = attr::state | attr::address_vector | attr::path_mtu |
                                        attr::destination_qp | attr::rq_psn | attr::max_dest_rd_atomic |
                                        attr::min_rnr_timer;
-  static constexpr std::uint32_t rts = attr::state | attr::timeout | attr::retry_count | attr::rnr_retry |
-                                       attr::sq_psn | attr::max_rd_atomic;
+  static constexpr std::uint32_t rts =
+      attr::state | attr::timeout | attr::retry_count | attr::rnr_retry | attr::sq_psn | attr::max_rd_atomic;
 
   QpSetup setup() {
     QpSetup s;
@@ -126,12 +139,18 @@ class Harness {
   void scribble_side(local::SideLine& side) {
     const std::uint64_t value = std::uint64_t{input_.u24()} << 8 | input_.u8();
     switch (input_.u8() % 6) {
-      case 0: return side.executed.store(value);
-      case 1: return side.offered.store(value);
-      case 2: return side.fetched.store(value);
-      case 3: return side.heartbeat.store(static_cast<std::uint32_t>(value));
-      case 4: return side.waits.store(static_cast<std::uint32_t>(value));
-      default: return side.closed.store(static_cast<std::uint32_t>(value));
+      case 0:
+        return side.executed.store(value);
+      case 1:
+        return side.offered.store(value);
+      case 2:
+        return side.fetched.store(value);
+      case 3:
+        return side.heartbeat.store(static_cast<std::uint32_t>(value));
+      case 4:
+        return side.waits.store(static_cast<std::uint32_t>(value));
+      default:
+        return side.closed.store(static_cast<std::uint32_t>(value));
     }
   }
 
@@ -153,8 +172,8 @@ class Harness {
   void post_send() {
     const auto opcode = static_cast<WrOpcode>(input_.u8() % 9);
     const std::uint32_t length = opcode == WrOpcode::compare_swap || opcode == WrOpcode::fetch_add ? 8u
-                                 : opcode == WrOpcode::local_inv                                  ? 0u
-                                                                                                  : input_.u16();
+                                 : opcode == WrOpcode::local_inv                                   ? 0u
+                                                                 : input_.u16();
     const Sge sge{base, length, local_key};
     SendWr wr;
     wr.opcode = opcode;

@@ -3,7 +3,8 @@
 //
 //   - Whoever sends first asks the process of the peer, with the memory that both would share. Meanwhile
 //     nothing leaves over the wire, and what comes from there is dropped (it comes again if it was meant).
-//   - The other end says yes only if its queue pair is connected to just this one, is able to receive, and has no
+//   - The other end says yes only if its queue pair is connected to just this one, is able to receive, and
+//   has no
 //     lane yet; it has one from then on. A peer that cannot speak of this lane has the wire.
 //   - When both ask at once, the ask of the lower queue pair number counts.
 //   - A process that does not answer is waited for as long as the wire would wait; the queue pair does not
@@ -23,12 +24,11 @@ namespace beeline::nic::local {
 namespace {
 
 constexpr Duration first_pause = 500us, longest_pause = 16ms;
-constexpr Duration least_patience = 500ms;
+constexpr Duration least_patience = 3s;
 
 // Only an address of this host can be bound.
 bool is_of_this_host(const IpAddress& address) {
-  const Descriptor socket(
-      ::socket(address.is_v4() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Descriptor socket(::socket(address.is_v4() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return false;
   if (address.is_v4()) {
     sockaddr_in name{};
@@ -133,7 +133,8 @@ void LocalLane::take_wire(QueuePair& qp, proto::WcStatus failure, TimePoint now)
     detach(qp);
     if (rule_ == proto::LaneRule::local) {
       logger()->error(
-          "queue pair {:#08x} cannot reach {} through shared memory, and BEELINE_LANE=local allows nothing else: its "
+          "queue pair {:#08x} cannot reach {} through shared memory, and BEELINE_LANE=local allows nothing "
+          "else: its "
           "peer must be of this host, user and network namespace and may not have BEELINE_LANE=wire; or set "
           "BEELINE_LANE=auto",
           qp.qpn.value, to_string(qp.route.remote));
@@ -185,8 +186,8 @@ Verdict LocalLane::judge(const std::shared_ptr<Link>& link, const Message& ask, 
   if (state > proto::QpState::sqd) return Verdict::absent;
   if (lane == proto::LaneState::wire || lane == proto::LaneState::local) return Verdict::refused;
   if (state < proto::QpState::rtr) return Verdict::not_yet;
-  if (qp.protocol.attributes().destination != ask.from ||
-      !qp.route.known || qp.route.local != ask.to_gid || qp.route.remote != ask.from_gid)
+  if (qp.protocol.attributes().destination != ask.from || !qp.route.known || qp.route.local != ask.to_gid ||
+      qp.route.remote != ask.from_gid)
     return Verdict::refused;
   if (lane == proto::LaneState::asking && qp.qpn < ask.from) return Verdict::crossed;
   auto memory = SharedMemory::adopt(std::move(rings), sizeof(proto::local::SharedPair));
@@ -218,7 +219,8 @@ void LocalLane::handle_answer(const Message& answer, TimePoint now) {
     case Verdict::absent:
       return take_wire(qp, proto::WcStatus::retry_exceeded, now);
     case Verdict::not_yet:
-      qp.local->ask_again = now + std::min(longest_pause, first_pause * (1 << std::min(qp.local->refusals++, 6)));
+      qp.local->ask_again =
+          now + std::min(longest_pause, first_pause * (1 << std::min(qp.local->refusals++, 6)));
       return;
     case Verdict::crossed:
       return;  // its ask comes, or patience ends

@@ -101,7 +101,8 @@ Link::Status Link::receive(Received& out) const {
   if (length < 0 && (errno == EAGAIN || errno == EINTR)) return Status::nothing;
   out.file.reset();
   bool first = true;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&envelope); header != nullptr; header = CMSG_NXTHDR(&envelope, header)) {
+  for (cmsghdr* header = CMSG_FIRSTHDR(&envelope); header != nullptr;
+       header = CMSG_NXTHDR(&envelope, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t files = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < files; ++i) {

@@ -59,8 +59,7 @@ Result<std::unique_ptr<LocalLane>> LocalLane::create(port::Slot slot, Lane rule,
   const LaneName name(slot.value);
   if (::bind(listener.get(), name.get(), name.length) != 0 || ::listen(listener.get(), 256) != 0)
     return fail_errno(errno, fmt::format("cannot take the name @beeline.local.{}", slot.value));
-  if (!add_to(epoll.get(), listener.get(), listener_tag) ||
-      !add_to(port.wait_descriptor(), epoll.get(), 0))
+  if (!add_to(epoll.get(), listener.get(), listener_tag) || !add_to(port.wait_descriptor(), epoll.get(), 0))
     return fail_errno(errno, "cannot watch the sockets of the local lane");
   return std::unique_ptr<LocalLane>(
       new LocalLane(slot, rule, engine, port, std::move(listener), std::move(epoll)));

@@ -5,8 +5,8 @@
 // if somebody else is at it, who looks again after letting go. Posting takes the lock of the queue pair only,
 // and publishes by itself.
 //
-// Lock order: this lane, queue pair, completion queue. The engine's lock is never taken with this one held but
-// by trying; whoever holds the engine's does not take this one.
+// Lock order: this lane, queue pair, completion queue. The engine's lock is never taken with this one held
+// but by trying; whoever holds the engine's does not take this one.
 #pragma once
 
 #include <atomic>
@@ -93,7 +93,8 @@ class LocalLane {
   static constexpr std::size_t links_max = 512;
   static constexpr int messages_per_look = 16;
 
-  LocalLane(port::Slot slot, Lane rule, Engine& engine, port::Port& port, Descriptor listener, Descriptor epoll);
+  LocalLane(port::Slot slot, Lane rule, Engine& engine, port::Port& port, Descriptor listener,
+            Descriptor epoll);
 
   // local_lane.cc: rounds
   bool round(bool links_too);

@@ -38,7 +38,8 @@ void exchange(End& left, End& right) {
   right.fill(10000, 5000, 2);
   ASSERT_EQ(left.post(WrOpcode::write, 1, 0, 5000), PostResult::ok);
   ASSERT_EQ(right.post(WrOpcode::write, 2, 10000, 5000, 10000), PostResult::ok);
-  ASSERT_TRUE(until([&] { return !left.done.empty() && !right.done.empty(); }, [&] { poll_both(left, right); }));
+  ASSERT_TRUE(
+      until([&] { return !left.done.empty() && !right.done.empty(); }, [&] { poll_both(left, right); }));
   ASSERT_FALSE(left.failed() || right.failed());
   EXPECT_EQ(std::memcmp(left.memory().data(), right.memory().data(), 5000), 0);
   EXPECT_EQ(std::memcmp(left.memory().data() + 10000, right.memory().data() + 10000, 5000), 0);

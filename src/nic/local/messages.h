@@ -32,11 +32,11 @@ enum class Verdict : std::uint8_t {
 
 struct Message {
   Kind kind{};
-  Verdict verdict{};              // of an answer
-  std::uint64_t id = 0;           // of an ask, and its answer; of a hello: the number
-  std::uint64_t address = 0;      // of a hello: where the number lies
-  Qpn from{}, to{};               // of an ask
-  IpAddress from_gid, to_gid;     // likewise: both must agree about who is connected to whom
+  Verdict verdict{};           // of an answer
+  std::uint64_t id = 0;        // of an ask, and its answer; of a hello: the number
+  std::uint64_t address = 0;   // of a hello: where the number lies
+  Qpn from{}, to{};            // of an ask
+  IpAddress from_gid, to_gid;  // likewise: both must agree about who is connected to whom
 };
 
 inline constexpr std::size_t message_bytes = 64;

@@ -45,8 +45,8 @@ Result<SharedMemory> SharedMemory::adopt(Descriptor file, std::size_t bytes) {
   if (sealed < 0 || (sealed & seals) != seals || (sealed & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0)
     return fail(Errc::protocol, "a peer offers memory that is not sealed as it must be");
   // Pages of other kinds of memory may not be there when they are touched.
-  if (::fstat(file.get(), &what) != 0 || ::fstatfs(file.get(), &where) != 0 ||
-      where.f_type != TMPFS_MAGIC || what.st_size != static_cast<off_t>(bytes))
+  if (::fstat(file.get(), &what) != 0 || ::fstatfs(file.get(), &where) != 0 || where.f_type != TMPFS_MAGIC ||
+      what.st_size != static_cast<off_t>(bytes))
     return fail(Errc::protocol, "a peer offers memory of another size or kind");
   return map(std::move(file), bytes);
 }

@@ -33,8 +33,7 @@ TEST(SharedMemoryOfALink, IsRefusedWhenItCouldShrinkOrIsNotWhatWasAgreed) {
   EXPECT_TRUE(SharedMemory::adopt(memory_file(bytes, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), bytes));
   EXPECT_FALSE(SharedMemory::adopt(memory_file(bytes, F_SEAL_GROW | F_SEAL_SEAL), bytes));
   EXPECT_FALSE(SharedMemory::adopt(memory_file(bytes, F_SEAL_SHRINK | F_SEAL_GROW), bytes));
-  EXPECT_FALSE(
-      SharedMemory::adopt(memory_file(bytes / 2, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), bytes));
+  EXPECT_FALSE(SharedMemory::adopt(memory_file(bytes / 2, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), bytes));
   EXPECT_FALSE(SharedMemory::adopt(
       memory_file(bytes, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_WRITE), bytes));
   EXPECT_FALSE(SharedMemory::adopt(Descriptor(::open("/dev/zero", O_RDWR | O_CLOEXEC)), bytes));

@@ -9,9 +9,7 @@ namespace beeline::proto::local {
 namespace {
 
 // A process that lives may be kept from running for a while.
-constexpr Duration least_patience = 500ms;
-// A receiver that is not ready may be so for as long as its timer says (655 ms at most).
-constexpr Duration patience_with_receivers = 2s;
+constexpr Duration least_patience = 3s;
 
 WcStatus status_of(Answer answer) {
   switch (answer) {
@@ -66,8 +64,7 @@ bool Requester::run(TimePoint now) {
 }
 
 bool Requester::has_answer() const {
-  return theirs_.executed.load(std::memory_order_relaxed) !=
-             hint_executed_.load(std::memory_order_relaxed) ||
+  return theirs_.executed.load(std::memory_order_relaxed) != hint_executed_.load(std::memory_order_relaxed) ||
          theirs_.offered.load(std::memory_order_relaxed) != hint_offered_.load(std::memory_order_relaxed);
 }
 
@@ -179,8 +176,7 @@ void Requester::give_up() {
   gone_ = true;
   fetching_ = false;
   patience_ends_ = TimePoint::never();
-  if (operations_.can_send() && !operations_.sends().empty())
-    operations_.fail_send(WcStatus::retry_exceeded);
+  if (operations_.can_send() && !operations_.sends().empty()) operations_.fail_send(WcStatus::retry_exceeded);
 }
 
 // --- Filling the ring
@@ -260,17 +256,16 @@ bool Requester::fill_piece(const SendRequest& request) {
 
 void Requester::fill_header(const SendRequest& request, Slot& slot, const Piece& piece) {
   slot.opcode = request.opcode;
-  slot.flags = static_cast<std::uint8_t>((piece.offset == 0 ? flag::first : 0) |
-                                         (piece.last ? flag::last : 0) |
-                                         (request.solicited ? flag::solicited : 0));
+  slot.flags =
+      static_cast<std::uint8_t>((piece.offset == 0 ? flag::first : 0) | (piece.last ? flag::last : 0) |
+                                (request.solicited ? flag::solicited : 0));
   slot.carry = piece.carry;
   slot.rnr_retry = operations_.attributes().rnr_retry;
   slot.length = request.length;
   slot.bytes = piece.bytes;
   slot.remote_address = request.remote_address + (request.opcode == WrOpcode::read ? piece.offset : 0);
   slot.rkey = request.rkey;
-  slot.immediate =
-      request.opcode == WrOpcode::send_inv ? request.invalidate.value : request.immediate;
+  slot.immediate = request.opcode == WrOpcode::send_inv ? request.invalidate.value : request.immediate;
 }
 
 bool Requester::fill_data(const SendRequest& request, Slot& slot, Piece& piece) {
@@ -342,14 +337,11 @@ TimePoint Requester::next_timeout() const {
 void Requester::handle_timeout(TimePoint now) {
   if (next_timeout() > now) return;
   const std::uint32_t heartbeat = theirs_.heartbeat.load(std::memory_order_relaxed);
-  if (heartbeat != heartbeat_) {
-    heartbeat_ = heartbeat;
-    patience_ends_ = now + patience();
-    if (theirs_.waits.load(std::memory_order_relaxed) != 0)
-      patience_ends_ = patience_ends_ + patience_with_receivers;
-    return;
-  }
-  give_up();
+  const bool waits = theirs_.waits.load(std::memory_order_relaxed) != 0;
+  // A receiver that is not ready says when patience is at its end, unless it has none.
+  if (heartbeat == heartbeat_ && !(waits && operations_.attributes().rnr_retry == 7)) return give_up();
+  heartbeat_ = heartbeat;
+  patience_ends_ = now + patience();
 }
 
 }  // namespace beeline::proto::local

@@ -83,10 +83,10 @@ class Requester {
   std::array<Piece, slot_count> pieces_{};
   std::uint64_t filled_ = 0;  // slots
   std::uint64_t taken_ = 0;
-  std::uint64_t sequence_ = 0;  // the send request that is filled in next,
-  std::uint32_t offset_ = 0;    // and how much of it is
+  std::uint64_t sequence_ = 0;      // the send request that is filled in next,
+  std::uint32_t offset_ = 0;        // and how much of it is
   std::optional<WcStatus> failed_;  // that one cannot be sent: it fails when all before it are done
-  std::uint64_t seen_ = 0;      // of theirs_.executed
+  std::uint64_t seen_ = 0;          // of theirs_.executed
   // Copies of both for has_answer().
   std::atomic<std::uint64_t> hint_executed_{0}, hint_offered_{0};
 

@@ -108,7 +108,7 @@ bool Responder::run(TimePoint now) {
     if (outcome != Outcome::ended)
       ours_.executed.store(executed_word(executed_, Answer::ok), std::memory_order_release);
   }
-  hint_wait_.store(ended_                       ? Wait::nothing
+  hint_wait_.store(ended_                      ? Wait::nothing
                    : outcome != Outcome::waits ? Wait::request
                    : waits_                    ? Wait::receive
                                                : Wait::fetching,
@@ -208,8 +208,8 @@ Responder::Outcome Responder::serve_read() {
   // The first piece asks for all of them: nothing is read when the whole is not allowed.
   const bool first = (request_.flags & flag::first) != 0;
   const Verdict verdict = operations_.executor().check_read(
-      request_.remote_address, request_.rkey, first ? std::max(request_.length, request_.bytes) : request_.bytes,
-      operations_.attributes().access);
+      request_.remote_address, request_.rkey,
+      first ? std::max(request_.length, request_.bytes) : request_.bytes, operations_.attributes().access);
   if (verdict.kind != Verdict::Kind::ok) return obey(verdict, {});
   if (request_.bytes == 0) return Outcome::done;
   if (request_.carry == Carry::by_offer) return offer();
@@ -273,6 +273,13 @@ Responder::Outcome Responder::obey(const Verdict& verdict, TimePoint now) {
   const Outcome outcome = end(answer_of(verdict.code));
   operations_.refuse(verdict);
   return outcome;
+}
+
+// A receive request that is posted to this queue pair tells of itself. Time is needed for who gives up one
+// day, and for a queue that others share. Nobody waits any more for a requester that has gone.
+TimePoint Responder::next_timeout() const {
+  const bool needed = waits_ && (request_.rnr_retry < 7 || operations_.receives().is_shared());
+  return needed && theirs_.closed.load(std::memory_order_relaxed) == 0 ? wait_until_ : TimePoint::never();
 }
 
 // The requester would ask again each time that the timer has run down (IBTA vol. 1, 9.7.5.2.8). Here it

@@ -34,7 +34,7 @@ class Responder {
   // Whether run() has more to do at once.
   bool has_more() const { return more_; }
 
-  TimePoint next_timeout() const { return waits_ ? wait_until_ : TimePoint::never(); }
+  TimePoint next_timeout() const;
   std::uint64_t bytes_received() const { return bytes_received_; }
   std::uint64_t bytes_read() const { return bytes_read_; }
 

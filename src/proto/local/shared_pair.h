@@ -46,12 +46,12 @@ struct alignas(64) Slot {
   WrOpcode opcode{};
   std::uint8_t flags = 0;
   Carry carry{};
-  std::uint8_t rnr_retry = 0;         // how often the requester would ask again; 7: for ever
-  std::uint32_t length = 0;           // of the whole message
-  std::uint32_t bytes = 0;            // of this piece
-  std::uint64_t remote_address = 0;   // of a WRITE: of the message; of a READ: of this piece
+  std::uint8_t rnr_retry = 0;        // how often the requester would ask again; 7: for ever
+  std::uint32_t length = 0;          // of the whole message
+  std::uint32_t bytes = 0;           // of this piece
+  std::uint64_t remote_address = 0;  // of a WRITE: of the message; of a READ: of this piece
   Key rkey{};
-  std::uint32_t immediate = 0;        // or the key that a SEND makes invalid
+  std::uint32_t immediate = 0;  // or the key that a SEND makes invalid
   union {
     std::array<std::byte, header_payload> payload{};
     std::array<std::uint64_t, 2> operands;  // compare, swap or add
@@ -73,7 +73,8 @@ struct Source {
 struct alignas(64) SideLine {
   // Requests of the other side that are done, and below them an Answer: how the next one failed.
   std::atomic<std::uint64_t> executed{0};
-  std::atomic<std::uint64_t> offered{0};    // READs of the other side: 1 + its number once its bytes are offered
+  std::atomic<std::uint64_t> offered{
+      0};  // READs of the other side: 1 + its number once its bytes are offered
   std::atomic<std::uint64_t> fetched{0};    // READs of our own: 1 + its number once its bytes are copied
   std::atomic<std::uint32_t> heartbeat{0};  // changes while this side works on a long request
   std::atomic<std::uint32_t> waits{0};      // for a receive request, which may take long

@@ -12,7 +12,9 @@ Verdict remote_refusal(MemoryStatus status) {
   return Verdict::nak(status == MemoryStatus::fault ? NakCode::remote_operation : NakCode::remote_access);
 }
 
-bool is_broken(const Fragment& fragment) { return fragment.source != nullptr && fragment.source->is_broken(); }
+bool is_broken(const Fragment& fragment) {
+  return fragment.source != nullptr && fragment.source->is_broken();
+}
 
 }  // namespace
 
@@ -35,7 +37,8 @@ Verdict Executor::send(const Fragment& fragment) {
   const std::uint64_t end = std::uint64_t{message_.done} + fragment.bytes();
   if (end > receive->length || end > max_message_bytes) return refuse_too_long();
   if (put(fragment, *receive) != MemoryStatus::ok)
-    return is_broken(fragment) ? Verdict::broken() : fail_receive(WcStatus::local_protection_error, NakCode::remote_operation);
+    return is_broken(fragment) ? Verdict::broken()
+                               : fail_receive(WcStatus::local_protection_error, NakCode::remote_operation);
   if (fragment.last && fragment.invalidates &&
       memory_.invalidate(domain_, qpn_, fragment.invalidate) != MemoryStatus::ok)
     return fail_receive(WcStatus::remote_invalid_request, NakCode::remote_access);

@@ -39,9 +39,9 @@ class SoftRig : public Rig {
   std::unique_ptr<Provider> provider_;
 };
 
-const auto soft =
-    testing::Values(RigFactory{"soft", [] { return SoftRig::make(); }},
-                    RigFactory{"shared_memory", SoftRig::make_local}, RigFactory{"joined", SoftRig::make_joined});
+const auto soft = testing::Values(RigFactory{"soft", [] { return SoftRig::make(); }},
+                                  RigFactory{"shared_memory", SoftRig::make_local},
+                                  RigFactory{"joined", SoftRig::make_joined});
 std::string name_of(const testing::TestParamInfo<RigFactory>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Card, Objects, soft, name_of);
