@@ -116,7 +116,9 @@ void LocalLane::ask(QueuePair& qp, TimePoint now) {
 
 void LocalLane::ask_again(QueuePair& qp, TimePoint now) {
   const std::lock_guard lock(qp.mutex);
-  if (qp.local->give_up <= now) {
+  if (qp.protocol.state() == proto::QpState::err) {
+    qp.local->give_up = qp.local->ask_again = TimePoint::never();  // nobody waits for the answer any more
+  } else if (qp.local->give_up <= now) {
     qp.local->give_up = qp.local->ask_again = TimePoint::never();
     qp.protocol.give_up_lane(proto::WcStatus::retry_exceeded);
     deliver_completions(qp, now);

@@ -72,11 +72,13 @@ bool Requester::has_answer() const {
 
 // True when the other side has something to see: bytes of a READ were fetched.
 bool Requester::take_answers(TimePoint now) {
-  if (!operations_.can_send() || gone_) return false;
   const std::uint64_t word = theirs_.executed.load(std::memory_order_acquire);
+  // In error, too: what was looked at is no news any more.
+  hint_executed_.store(word, std::memory_order_relaxed);
+  hint_offered_.store(theirs_.offered.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  if (!operations_.can_send() || gone_) return false;
   if (word != seen_) {
     seen_ = word;
-    hint_executed_.store(word, std::memory_order_relaxed);
     // The count is the peer's to write: it cannot go back, nor be ahead of what was asked.
     const std::uint64_t count = word >> 8;
     if (count < taken_ || count > filled_) {

@@ -30,7 +30,9 @@ class Requester {
   // Whether run() would find an answer: from any thread, as a hint.
   bool has_answer() const;
   // Whether run() has more to do at once.
-  bool has_more() const { return fetching_ && fetched_bytes_ != pieces_[index(taken_)].bytes; }
+  bool has_more() const {
+    return operations_.can_send() && fetching_ && fetched_bytes_ != pieces_[index(taken_)].bytes;
+  }
 
   // The other side is gone, or has closed: nobody answers.
   void give_up();

@@ -108,10 +108,10 @@ bool Responder::run(TimePoint now) {
     if (outcome != Outcome::ended)
       ours_.executed.store(executed_word(executed_, Answer::ok), std::memory_order_release);
   }
-  hint_wait_.store(ended_                      ? Wait::nothing
-                   : outcome != Outcome::waits ? Wait::request
-                   : waits_                    ? Wait::receive
-                                               : Wait::fetching,
+  hint_wait_.store(ended_ || !operations_.can_receive() ? Wait::nothing
+                   : outcome != Outcome::waits          ? Wait::request
+                   : waits_                             ? Wait::receive
+                                                        : Wait::fetching,
                    std::memory_order_relaxed);
   return executed_ != before || outcome == Outcome::ended || (offered_ && !offered_before);
 }
@@ -278,7 +278,8 @@ Responder::Outcome Responder::obey(const Verdict& verdict, TimePoint now) {
 // A receive request that is posted to this queue pair tells of itself. Time is needed for who gives up one
 // day, and for a queue that others share. Nobody waits any more for a requester that has gone.
 TimePoint Responder::next_timeout() const {
-  const bool needed = waits_ && (request_.rnr_retry < 7 || operations_.receives().is_shared());
+  const bool needed =
+      operations_.can_receive() && waits_ && (request_.rnr_retry < 7 || operations_.receives().is_shared());
   return needed && theirs_.closed.load(std::memory_order_relaxed) == 0 ? wait_until_ : TimePoint::never();
 }
 
