@@ -139,17 +139,17 @@ Link::Copied Link::read(std::uint64_t address, MutableBytes to) {
 }
 
 void Link::wake_peer() {
-  // What was published before is seen by whoever goes to sleep, or its flag is seen here.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   auto& sleeps = page().sides[1 - side_].sleeps;
-  if (sleeps.load(std::memory_order_relaxed) == 0 || sleeps.exchange(0) == 0) return;
+  // Both sides change the flag in one step: whoever goes to sleep later sees what was published before, or
+  // its flag is seen here.
+  if (sleeps.fetch_add(0) == 0 || sleeps.exchange(0) == 0) return;
   Message wake;
   wake.kind = Kind::wake;
   (void)send(wake);  // a full socket means that it has much to read: it is awake
 }
 
 void Link::set_sleeping(bool sleeps) {
-  if (is_open()) page().sides[side_].sleeps.store(sleeps ? 1 : 0, std::memory_order_seq_cst);
+  if (is_open()) page().sides[side_].sleeps.exchange(sleeps ? 1 : 0);
 }
 
 void Link::abandon() {

@@ -144,7 +144,6 @@ TimePoint LocalLane::next_deadline() const {
 bool LocalLane::prepare_to_sleep() {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, link] : links_) link->set_sleeping(true);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   bool work = poked_.load();
   for (const QueuePair* qp : attached_)
     work |= qp->local->active && (qp->local->more || qp->protocol.has_local_work());
