@@ -30,8 +30,10 @@ Result<void> set_lane(Config& config, std::string_view name, const std::string& 
     config.lane = Lane::automatic;
   else if (text == "wire")
     config.lane = Lane::wire;
+  else if (text == "local")
+    config.lane = Lane::local;
   else
-    return fail(Errc::invalid_argument, "{}={}: give auto or wire", name, text);
+    return fail(Errc::invalid_argument, "{}={}: give auto, wire or local", name, text);
   return {};
 }
 
@@ -122,7 +124,9 @@ struct Row {
 };
 
 constexpr Row rows[] = {
-    {{"BEELINE_LANE", "auto, wire", "wire: also processes of one host exchange packets"}, set_lane},
+    {{"BEELINE_LANE", "auto, wire, local",
+      "wire: also processes of one host exchange packets; local: none do"},
+     set_lane},
     {{"BEELINE_PROVIDER", "auto, soft, system", "where verbs come from"}, set_provider},
     {{"BEELINE_ICRC", "auto, plain, strict", "strict: check received packets against their IP header too"},
      set_icrc},

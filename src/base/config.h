@@ -15,15 +15,17 @@
 
 namespace beeline {
 
-enum class Lane : std::uint8_t { automatic, wire };
+enum class Lane : std::uint8_t { automatic, wire, local };
 enum class Provider : std::uint8_t { automatic, soft, system };
 enum class IcrcCheck : std::uint8_t { automatic, plain, strict };
 enum class Segmentation : std::uint8_t { automatic, on, off };
 
 struct Config {
-  // BEELINE_LANE=auto|wire: wire sends RC traffic between processes of one host
-  // as packets too. (Only the wire exists across processes so far.)
-  Lane lane = Lane::automatic;
+  // BEELINE_LANE=auto|wire|local: how RC traffic between processes of one host and user goes. wire: as
+  // packets too. local: through shared memory, and nothing else will do. auto: through shared memory if both
+  // ends can.
+  // (Shared memory is young: whoever wants it says so, on both ends.)
+  Lane lane = Lane::wire;
   // BEELINE_PROVIDER=auto|soft|system
   Provider provider = Provider::automatic;
   // BEELINE_ICRC=auto|plain|strict: strict sees received IPv4 headers (a raw socket: CAP_NET_RAW) and checks

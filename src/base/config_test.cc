@@ -19,13 +19,13 @@ Result<Config> parse(const std::map<std::string, std::string, std::less<>>& vari
 TEST(Config, DefaultsStandWithoutVariables) {
   const auto config = parse({});
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->lane, Lane::automatic);
+  EXPECT_EQ(config->lane, Lane::wire);
   EXPECT_EQ(config->operation_timeout, 30min);
   EXPECT_FALSE(config->gid_index);
 }
 
 TEST(Config, EveryVariableOfTheTableIsRead) {
-  const auto config = parse({{"BEELINE_LANE", "wire"},
+  const auto config = parse({{"BEELINE_LANE", "local"},
                              {"BEELINE_PROVIDER", "soft"},
                              {"BEELINE_ICRC", "strict"},
                              {"BEELINE_GSO", "off"},
@@ -37,7 +37,7 @@ TEST(Config, EveryVariableOfTheTableIsRead) {
                              {"BEELINE_TIMEOUT", "2.5"},
                              {"BEELINE_WARN_AFTER", "1"}});
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->lane, Lane::wire);
+  EXPECT_EQ(config->lane, Lane::local);
   EXPECT_EQ(config->provider, Provider::soft);
   EXPECT_EQ(config->icrc, IcrcCheck::strict);
   EXPECT_EQ(config->segmentation, Segmentation::off);
@@ -54,12 +54,12 @@ TEST(Config, EveryVariableOfTheTableIsRead) {
 TEST(Config, AnEmptyVariableCountsAsUnset) {
   const auto config = parse({{"BEELINE_LANE", ""}});
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->lane, Lane::automatic);
+  EXPECT_EQ(config->lane, Lane::wire);
 }
 
 TEST(Config, ABadValueIsNamedWithItsVariable) {
   const std::pair<std::string, std::string> bad[] = {
-      {"BEELINE_LANE", "local"},      {"BEELINE_PROVIDER", "mlx5"}, {"BEELINE_GID_INDEX", "-1"},
+      {"BEELINE_LANE", "shm"},        {"BEELINE_PROVIDER", "mlx5"}, {"BEELINE_GID_INDEX", "-1"},
       {"BEELINE_GID_INDEX", "256"},   {"BEELINE_LOG", "loud"},      {"BEELINE_INFLIGHT_BYTES", "1X"},
       {"BEELINE_TIMEOUT", "0"},       {"BEELINE_TIMEOUT", "nan"},   {"BEELINE_TIMEOUT", "1e30"},
       {"BEELINE_WARN_AFTER", "soon"}, {"BEELINE_ICRC", "lax"},      {"BEELINE_GSO", "1"},

@@ -108,6 +108,15 @@ void check_verdict(const perf::Report& report) {
                                    total.checked_bytes, total.first)});
 }
 
+// Which lane of the card in software carried the messages; empty: other hardware did.
+std::string lane_of(const Engine& engine) {
+  if (engine.card == nullptr) return {};
+  const nic::CardCounters counters = engine.card->counters();
+  const bool local = counters.local_payload_sent + counters.local_payload_received != 0;
+  const bool wire = counters.wire_payload_sent + counters.wire_payload_received != 0;
+  return local && wire ? "both" : local ? "local" : wire ? "wire" : "";
+}
+
 void run(PerfArguments& typed) {
   if (typed.rdma_cm)
     give_up({Errc::invalid_argument,
@@ -124,9 +133,11 @@ void run(PerfArguments& typed) {
   if (typed.options.device.empty()) typed.options.device = engine.config.device;
   if (!typed.options.gid_index) typed.options.gid_index = engine.config.gid_index;
   auto device = value_or_give_up(perf::open_device(*engine.provider, typed.options));
-  const perf::Report report = typed.loopback       ? run_loopback(typed, device)
-                              : typed.host.empty() ? run_as_server(typed, device)
-                                                   : run_as_client(typed, device);
+  perf::Report report = typed.loopback       ? run_loopback(typed, device)
+                        : typed.host.empty() ? run_as_server(typed, device)
+                                             : run_as_client(typed, device);
+  report.lane = lane_of(engine);
+  if (!report.lane.empty()) std::printf(" Lane            : %s\n", report.lane.c_str());
   if (!typed.json_path.empty())
     if (const auto written = write_file(typed.json_path, perf::to_json(report)); !written)
       give_up(written.error());

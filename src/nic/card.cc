@@ -21,18 +21,33 @@ Result<std::unique_ptr<Card>> Card::create(const Config& config, std::unique_ptr
                                            std::span<const port::Interface> interfaces,
                                            bool progress_thread) {
   if (port == nullptr) return fail(Errc::invalid_argument, "a card needs a port");
-  return std::make_unique<CardImpl>(config, std::move(port), interfaces, progress_thread);
+  auto card = std::make_unique<CardImpl>(config, std::move(port), interfaces);
+  BEELINE_TRY_VOID(card->start(config, progress_thread));
+  return card;
 }
 
 CardImpl::CardImpl(const Config& config, std::unique_ptr<port::Port> port,
-                   std::span<const port::Interface> interfaces, bool progress_thread)
+                   std::span<const port::Interface> interfaces)
     : limits_(limits_of_this_card()),
       devices_(make_devices(interfaces)),
       inflight_bytes_(config.inflight_bytes),
       port_(std::move(port)),
       regions_(limits_.regions, limits_.windows),
-      engine_(*port_, regions_) {
-  if (progress_thread) thread_ = std::make_unique<ProgressThread>(engine_, *port_, armed_queues_);
+      engine_(*port_, regions_) {}
+
+Result<void> CardImpl::start(const Config& config, bool progress_thread) {
+  if (config.lane != Lane::wire && port_->owns_its_slot()) {
+    auto lane = local::LocalLane::create(port_->slot(), config.lane, engine_, *port_);
+    if (lane)
+      lane_ = std::move(*lane);
+    else if (config.lane == Lane::local)
+      return tl::unexpected(std::move(lane).error());
+    else
+      logger()->info("everything goes over the wire: {}", lane.error().message);
+  }
+  if (progress_thread)
+    thread_ = std::make_unique<ProgressThread>(engine_, *port_, lane_.get(), armed_queues_);
+  return {};
 }
 
 CardImpl::~CardImpl() {
@@ -49,12 +64,24 @@ void CardImpl::abandon_after_fork() {
   // Never destroyed: its condition variable may still count the parent's thread as a waiter.
   if (thread_ != nullptr) thread_.release()->abandon_after_fork();
   (void)fault_handlers_.release();  // stay installed
+  if (lane_ != nullptr) lane_->abandon_after_fork();
   port_->abandon_after_fork();
 }
 
 CardCounters CardImpl::counters() const {
-  const Engine::Exclusive engine(engine_);
-  return engine.counters();
+  CardCounters sum;
+  {
+    const Engine::Exclusive engine(engine_);
+    sum = engine.counters();
+  }
+  if (lane_ == nullptr) return sum;
+  const auto payload = lane_->payload();
+  const auto peers = lane_->peers();
+  sum.local_payload_sent = payload.sent;
+  sum.local_payload_received = payload.received;
+  sum.local_processes = static_cast<std::uint64_t>(peers.processes);
+  sum.local_processes_direct = static_cast<std::uint64_t>(peers.direct);
+  return sum;
 }
 
 port::PortCounters CardImpl::port_counters() const {

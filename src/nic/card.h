@@ -56,7 +56,10 @@ struct CardCounters {
   std::uint64_t management_received = 0, management_sent = 0;  // datagrams of queue pair 1
   std::uint64_t management_odd = 0;                            // to queue pair 1, but none of its datagrams
   std::uint64_t sent = 0, send_faults = 0, send_no_room = 0;
-  std::uint64_t wire_payload_sent = 0, wire_payload_received = 0;  // bytes, per lane: the wire
+  std::uint64_t wire_payload_sent = 0, wire_payload_received = 0;    // bytes, per lane: the wire
+  std::uint64_t local_payload_sent = 0, local_payload_received = 0;  // shared memory
+  std::uint64_t local_processes = 0;                                 // connections of the local lane now,
+  std::uint64_t local_processes_direct = 0;  // and over how many both sides copy from each other directly
 };
 
 // Called with the completion queue's cookie when an armed queue gets a completion; from any

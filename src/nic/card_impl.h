@@ -10,6 +10,7 @@
 #include "nic/card.h"
 #include "nic/engine.h"
 #include "nic/guarded.h"
+#include "nic/local/local_lane.h"
 #include "nic/progress_thread.h"
 #include "nic/shared_queue.h"
 
@@ -18,7 +19,9 @@ namespace beeline::nic {
 class CardImpl final : public Card {
  public:
   CardImpl(const Config& config, std::unique_ptr<port::Port> port,
-           std::span<const port::Interface> interfaces, bool progress_thread);
+           std::span<const port::Interface> interfaces);
+  // Before anything else.
+  Result<void> start(const Config& config, bool progress_thread);
   ~CardImpl() override;
 
   const std::vector<Device>& devices() const override { return devices_; }
@@ -87,6 +90,7 @@ class CardImpl final : public Card {
   Result<Route> open_route(int device, const AddressVector& address, std::uint32_t flow);
   Result<void> open_all_addresses(int device);
   void use_port_buffers(Engine::Exclusive& engine);
+  bool is_wires_turn();
 
   const Limits limits_;
   const std::vector<Device> devices_;
@@ -95,6 +99,9 @@ class CardImpl final : public Card {
   std::unique_ptr<port::Port> port_;
   RegionTable regions_;
   mutable Engine engine_;
+  std::unique_ptr<local::LocalLane> lane_;  // nullptr: the wire is the only one
+  std::atomic<int> skipped_wire_polls_{0};  // while the local lane is polled
+  std::atomic<int> warm_wire_polls_{0};     // something came over the wire: so many polls look there, too
   std::atomic<int> armed_queues_{0};
   bool abandoned_ = false;  // in the child of a fork
 

@@ -1,10 +1,13 @@
 // The card among processes: killed peers leave nothing behind, forked children hold nothing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <csignal>
@@ -99,12 +102,19 @@ void introduce(Process& a, Process& b, std::set<int>* slots = nullptr) {
     slots->insert({static_cast<int>(of_a.qpn.value >> 16), static_cast<int>(of_b.qpn.value >> 16)});
 }
 
+// Which lane the workers of a test use; set before they are forked.
+Lane lane_of_workers = Lane::wire;
+
+// The wire loses packets; shared memory does not.
 std::unique_ptr<Card> open_card(const IpAddress& address, double loss, std::uint64_t seed) {
   const port::Interface interface = interface_with(address);
   auto port = port::make_udp_port();
   if (!port) return nullptr;
-  auto card =
-      Card::create(Config{}, std::make_unique<LossyPort>(std::move(*port), loss, seed), {&interface, 1});
+  Config config;
+  config.lane = lane_of_workers;
+  std::unique_ptr<port::Port> used = std::move(*port);
+  if (config.lane == Lane::wire) used = std::make_unique<LossyPort>(std::move(used), loss, seed);
+  auto card = Card::create(config, std::move(used), {&interface, 1});
   return card ? std::move(*card) : nullptr;
 }
 
@@ -197,7 +207,15 @@ void expect_nothing_left(const IpAddress& address, const std::set<int>& slots) {
 
 // --- Tests
 
-TEST(CardProcesses, KilledPeersLeaveNothingAndTheOthersNotice) {
+class CardProcesses : public ::testing::TestWithParam<Lane> {
+ protected:
+  void SetUp() override { lane_of_workers = GetParam(); }
+  void TearDown() override { lane_of_workers = Lane::wire; }
+};
+INSTANTIATE_TEST_SUITE_P(, CardProcesses, ::testing::Values(Lane::wire, Lane::local),
+                         [](const auto& lane) { return lane.param == Lane::wire ? "Wire" : "Local"; });
+
+TEST_P(CardProcesses, KilledPeersLeaveNothingAndTheOthersNotice) {
   const char* full = std::getenv("BEELINE_TEST_FULL");
   const bool all = full != nullptr && *full == '1';
   const int rounds = all ? 200 : 20;
@@ -275,7 +293,7 @@ int work_with_everything(const IpAddress& address, int line, std::uint64_t seed)
   return 14;
 }
 
-TEST(CardProcesses, KilledInTheMiddleOfEverythingLeavesNothing) {
+TEST_P(CardProcesses, KilledInTheMiddleOfEverythingLeavesNothing) {
   const IpAddress address = own_address(7);
   Prng random(43);
   std::set<int> slots;
@@ -291,7 +309,7 @@ TEST(CardProcesses, KilledInTheMiddleOfEverythingLeavesNothing) {
   expect_nothing_left(address, slots);
 }
 
-TEST(CardProcesses, EightPairsAtOnce) {
+TEST_P(CardProcesses, EightPairsAtOnce) {
   constexpr int pairs = 8;
   const IpAddress address = own_address(4);
   const auto worker = [&](int line) {
@@ -322,7 +340,7 @@ TEST(CardProcesses, EightPairsAtOnce) {
 
 // As a DataLoader worker that outlives its killed parent. Without abandon_after_fork the child holds the
 // port: that is what the first case shows.
-TEST(CardProcesses, ForkedChildThatAbandonsTheCardDoesNotHoldThePort) {
+TEST_P(CardProcesses, ForkedChildThatAbandonsTheCardDoesNotHoldThePort) {
   const IpAddress address = own_address(5);
   for (const bool abandons : {false, true}) {
     Process parent([&](int line) {
@@ -353,8 +371,10 @@ TEST(CardProcesses, ForkedChildThatAbandonsTheCardDoesNotHoldThePort) {
   }
 }
 
-TEST(CardProcesses, ForkedChildMayOpenACardOfItsOwn) {
+TEST_P(CardProcesses, ForkedChildMayOpenACardOfItsOwn) {
   const IpAddress address = own_address(6);
+  // A queue pair that is connected to itself shares memory with nobody.
+  if (GetParam() == Lane::local) lane_of_workers = Lane::automatic;
   Process parent([&](int) {
     auto card = open_card(address, 0, 0);
     if (card == nullptr) return 10;
@@ -379,6 +399,63 @@ TEST(CardProcesses, ForkedChildMayOpenACardOfItsOwn) {
     return until([&] { return !end.done.empty(); }, [&] { end.poll(); }) && !end.failed() ? 0 : 25;
   });
   EXPECT_EQ(parent.wait(), 0);
+}
+
+// As a container's seccomp profile has it: EPERM for copying from other processes.
+bool forbid_copying() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{4, program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// Large messages each way; the exit status says what went wrong.
+int exchange_large(const IpAddress& address, int line, bool may_copy) {
+  if (!may_copy && !forbid_copying()) return 9;
+  auto card = open_card(address, 0, 0);
+  if (card == nullptr) return 10;
+  constexpr std::size_t bytes = 300'000;
+  EndOptions options = patient_options();
+  options.memory_bytes = 4 * bytes;
+  End end(*card, options);
+  end.fill(0, bytes, 1);
+  if (!meet(end, line) || end.receive(1, 3 * bytes, bytes) != PostResult::ok) return 11;
+  // Both fill the same way: a WRITE leaves the peer's second part as our first, and so on.
+  if (end.post(WrOpcode::write, 2, 0, bytes, bytes) != PostResult::ok ||
+      end.post(WrOpcode::read, 3, 2 * bytes, bytes, 0) != PostResult::ok ||
+      end.post(WrOpcode::send, 4, 0, bytes) != PostResult::ok)
+    return 12;
+  if (!until([&] { return end.done.size() == 4; }, [&] { end.poll(); })) return 13;
+  if (end.failed()) return 14;
+  for (const std::size_t part : {1, 2, 3})
+    if (std::memcmp(end.memory().data(), end.memory().data() + part * bytes, bytes) != 0) return 15;
+  const CardCounters counters = card->counters();
+  if (counters.wire_payload_sent + counters.wire_payload_received != 0) return 16;
+  if (counters.local_payload_received < bytes) return 17;
+  if ((counters.local_processes_direct != 0) != may_copy) return 18;
+  char word = 'd';  // stay until the other is done, too
+  return send_value(line, word) && receive_value(line, word) ? 0 : 19;
+}
+
+TEST(LocalLaneProcesses, LargeMessagesPassWithAndWithoutCopyingFromProcessToProcess) {
+  const IpAddress address = own_address(8);
+  lane_of_workers = Lane::local;
+  for (const bool may_copy : {true, false}) {
+    Process first([&](int line) { return exchange_large(address, line, may_copy); });
+    Process second([&](int line) { return exchange_large(address, line, may_copy); });
+    ASSERT_NO_FATAL_FAILURE(introduce(first, second));
+    char word = 0;
+    EXPECT_TRUE(receive_value(first.line(), word) && receive_value(second.line(), word));
+    EXPECT_TRUE(send_value(first.line(), word) && send_value(second.line(), word));
+    EXPECT_EQ(first.wait(), 0);
+    EXPECT_EQ(second.wait(), 0);
+  }
+  lane_of_workers = Lane::wire;
 }
 
 }  // namespace

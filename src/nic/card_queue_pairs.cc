@@ -57,15 +57,20 @@ Result<QueuePair*> CardImpl::create_qp(const QpRequest& request) {
   setup.limits = request.limits;
   setup.memory = &regions_;
   setup.type = request.type;
+  if (lane_ != nullptr) setup.lane = lane_->rule();
   if (request.shared_queue != nullptr) setup.shared_receives = &request.shared_queue->receives;
   const Device& device = devices_[static_cast<std::size_t>(request.device)];
   setup.datagram_mtu_bytes = device.active_mtu_bytes;
-  Engine::Exclusive engine(engine_);
-  BEELINE_TRY(setup.qpn, engine.draw_number());
-  auto qp = std::make_unique<QueuePair>(setup, request, device.gids);
-  QueuePair* handle = qp.get();
-  queue_pairs_.emplace(handle, std::move(qp));
-  engine.add(*handle);
+  QueuePair* handle = nullptr;
+  {
+    Engine::Exclusive engine(engine_);
+    BEELINE_TRY(setup.qpn, engine.draw_number());
+    auto qp = std::make_unique<QueuePair>(setup, request, device.gids);
+    handle = qp.get();
+    queue_pairs_.emplace(handle, std::move(qp));
+    engine.add(*handle);
+  }
+  if (lane_ != nullptr) lane_->add(*handle);
   ++domains_.at(request.domain.value).users;
   ++request.send_cq->users;
   ++request.receive_cq->users;
@@ -77,6 +82,7 @@ Result<void> CardImpl::destroy_qp(QueuePair* qp) {
   const std::lock_guard lock(mutex_);
   const auto found = queue_pairs_.find(qp);
   if (found == queue_pairs_.end()) return fail(Errc::not_found, "there is no such queue pair");
+  if (lane_ != nullptr) lane_->remove(*qp);  // first: it may still give work to the engine
   Engine::Exclusive(engine_).remove(*qp);
   regions_.unbind_windows_of(qp->qpn);
   qp->send_cq->purge(qp->qpn);
@@ -161,8 +167,12 @@ Result<void> CardImpl::modify_qp(QueuePair* qp, const proto::QpAttr& attributes,
     BEELINE_TRY_VOID(open_all_addresses(qp->device));
   const bool resets = (mask & proto::attr::state) != 0 && attributes.state == proto::QpState::reset;
   {
+    std::unique_lock<std::mutex> lane;
+    if (lane_ != nullptr && resets) lane = lane_->hold();
     const std::lock_guard lock(qp->mutex);
     BEELINE_TRY_VOID(qp->protocol.modify(port_->now(), attributes, mask));
+    if (lane_ != nullptr && resets) lane_->detach(*qp);
+    if (lane_ != nullptr) lane_->settle(*qp, port_->now());
     if (route.known) {
       qp->route = route;
       qp->address = *address;
@@ -198,24 +208,34 @@ std::size_t CardImpl::send_room(QueuePair* qp) {
 
 proto::PostResult CardImpl::post_send(QueuePair* qp, const proto::SendWr& request) {
   proto::PostResult result;
+  proto::LaneState lane;
   {
     const std::lock_guard lock(qp->mutex);
-    result = qp->protocol.post_send(port_->now(), request);
+    const TimePoint now = port_->now();
+    result = qp->protocol.post_send(now, request);
+    lane = qp->protocol.lane();
+    if (lane == proto::LaneState::local) lane_->settle(*qp, now);
   }
-  if (result == proto::PostResult::ok) engine_.serve(*qp);
+  if (result != proto::PostResult::ok) return result;
+  if (lane == proto::LaneState::undecided)
+    lane_->request(*qp);
+  else if (lane == proto::LaneState::wire)
+    engine_.serve(*qp);
   return result;
 }
 
 // Receives concern nobody until something arrives; in the error state they are flushed at once.
 proto::PostResult CardImpl::post_recv(QueuePair* qp, const proto::RecvWr& request) {
-  bool flushed = false;
+  bool flushed = false, waited_for = false;
   proto::PostResult result;
   {
     const std::lock_guard lock(qp->mutex);
     result = qp->protocol.post_recv(request);
     flushed = qp->protocol.has_completions();
+    waited_for = qp->protocol.take_waited_for();
   }
   if (flushed) engine_.serve(*qp);
+  if (waited_for) lane_->serve();
   return result;
 }
 

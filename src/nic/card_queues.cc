@@ -2,6 +2,11 @@
 #include "nic/card_impl.h"
 
 namespace beeline::nic {
+namespace {
+
+constexpr int polls_to_skip = 31, warm_polls = 256;
+
+}  // namespace
 
 Result<void> CardImpl::check_cq_depth(std::uint32_t depth) const {
   if (depth == 0 || depth > limits_.cq_depth)
@@ -43,8 +48,25 @@ Result<void> CardImpl::resize_cq(CompletionQueue* cq, std::uint32_t depth) {
 
 int CardImpl::poll_cq(CompletionQueue* cq, std::span<proto::Completion> out) {
   if (const int n = cq->poll(out); n != 0 || out.empty()) return n;
-  engine_.poll();
+  if (lane_ != nullptr && lane_->wants_polls()) {
+    engine_.note_poll();
+    lane_->poll();
+    if (const int n = cq->poll(out); n != 0 || (lane_->is_active() && !is_wires_turn())) return n;
+  }
+  if (engine_.poll()) warm_wire_polls_.store(warm_polls, std::memory_order_relaxed);
   return cq->poll(out);
+}
+
+// A look at the sockets costs as much as many looks at shared memory. As long as nothing comes from
+// there, every few looks are enough.
+bool CardImpl::is_wires_turn() {
+  if (const int warm = warm_wire_polls_.load(std::memory_order_relaxed); warm > 0) {
+    warm_wire_polls_.store(warm - 1, std::memory_order_relaxed);
+    return true;
+  }
+  const int skipped = skipped_wire_polls_.load(std::memory_order_relaxed);
+  skipped_wire_polls_.store(skipped < polls_to_skip ? skipped + 1 : 0, std::memory_order_relaxed);
+  return skipped >= polls_to_skip;
 }
 
 void CardImpl::arm_cq(CompletionQueue* cq, bool solicited_only) {

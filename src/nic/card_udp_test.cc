@@ -21,30 +21,46 @@ using proto::PostResult;
 using proto::WcStatus;
 using proto::WrOpcode;
 
-std::unique_ptr<Card> make_udp_card(const IpAddress& address, bool thread = true,
+std::unique_ptr<Card> open_udp_card(const IpAddress& address, Lane lane, bool thread = true,
                                     IcrcCheck icrc = IcrcCheck::automatic) {
   const port::Interface interface = interface_with(address);
+  Config config;
+  config.lane = lane;
   auto port = value_of(port::make_udp_port(icrc));
-  return value_of(Card::create(Config{}, std::move(port), {&interface, 1}, thread));
+  return value_of(Card::create(config, std::move(port), {&interface, 1}, thread));
+}
+
+// What came in over this lane, and over the others.
+std::uint64_t received(Card& card, Lane lane) {
+  const CardCounters counters = card.counters();
+  return lane == Lane::local ? counters.local_payload_received : counters.wire_payload_received;
+}
+std::uint64_t received_otherwise(Card& card, Lane lane) {
+  return received(card, lane == Lane::local ? Lane::wire : Lane::local);
 }
 
 struct CardKind {
   const char* name;
   bool thread;
   IcrcCheck icrc;  // automatic: strict where we may
+  Lane lane = Lane::wire;
 };
 
 class CardUdpTest : public ::testing::TestWithParam<CardKind> {
  protected:
-  std::unique_ptr<Card> left_card_ = make_udp_card(own_address(1), GetParam().thread, GetParam().icrc);
-  std::unique_ptr<Card> right_card_ = make_udp_card(own_address(2), GetParam().thread, GetParam().icrc);
+  std::unique_ptr<Card> left_card_ =
+      open_udp_card(own_address(1), GetParam().lane, GetParam().thread, GetParam().icrc);
+  std::unique_ptr<Card> right_card_ =
+      open_udp_card(own_address(2), GetParam().lane, GetParam().thread, GetParam().icrc);
 };
 
 INSTANTIATE_TEST_SUITE_P(, CardUdpTest,
                          ::testing::Values(CardKind{"PolledPlain", false, IcrcCheck::plain},
                                            CardKind{"PolledStrict", false, IcrcCheck::automatic},
                                            CardKind{"WithThreadPlain", true, IcrcCheck::plain},
-                                           CardKind{"WithThreadStrict", true, IcrcCheck::automatic}),
+                                           CardKind{"WithThreadStrict", true, IcrcCheck::automatic},
+                                           CardKind{"PolledLocal", false, IcrcCheck::plain, Lane::local},
+                                           CardKind{"WithThreadLocal", true, IcrcCheck::plain, Lane::local}),
                          [](const auto& row) { return row.param.name; });
 
 TEST_P(CardUdpTest, SendWriteAndReadOfManySizes) {
@@ -73,10 +89,19 @@ TEST_P(CardUdpTest, SendWriteAndReadOfManySizes) {
   const auto counters = right_card_->counters();
   EXPECT_EQ(counters.icrc_bad, 0u);
   EXPECT_EQ(counters.icrc_affine, 0u) << "our own senders are checked strictly";
-  EXPECT_GT(counters.wire_payload_received, 400000u);
+  EXPECT_GT(received(*right_card_, GetParam().lane), 400000u);
+  EXPECT_EQ(received_otherwise(*right_card_, GetParam().lane), 0u);
 }
 
-TEST(CardThreads, OneSidedOperationsNeedNoHelpFromTheTarget) {
+class CardThreads : public ::testing::TestWithParam<Lane> {
+ protected:
+  std::unique_ptr<Card> make_udp_card(const IpAddress& address) { return open_udp_card(address, GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(, CardThreads, ::testing::Values(Lane::wire, Lane::local),
+                         [](const auto& lane) { return lane.param == Lane::wire ? "Wire" : "Local"; });
+
+TEST_P(CardThreads, OneSidedOperationsNeedNoHelpFromTheTarget) {
   auto left_card = make_udp_card(own_address(1)), right_card = make_udp_card(own_address(2));
   End left(*left_card, patient_options()), right(*right_card, patient_options());
   connect(left, right);
@@ -88,7 +113,7 @@ TEST(CardThreads, OneSidedOperationsNeedNoHelpFromTheTarget) {
   EXPECT_EQ(std::memcmp(left.memory().data() + 300000, left.memory().data(), 100000), 0);
 }
 
-TEST(CardThreads, PostingAloneIsEnough) {
+TEST_P(CardThreads, PostingAloneIsEnough) {
   auto left_card = make_udp_card(own_address(1)), right_card = make_udp_card(own_address(2));
   std::atomic<int> bells{0};
   EndOptions options = patient_options();
@@ -108,7 +133,7 @@ TEST(CardThreads, PostingAloneIsEnough) {
   EXPECT_FALSE(left.failed());
 }
 
-TEST(CardThreads, PingPongOfPollingThreads) {
+TEST_P(CardThreads, PingPongOfPollingThreads) {
   auto left_card = make_udp_card(own_address(1)), right_card = make_udp_card(own_address(2));
   End left(*left_card, patient_options()), right(*right_card, patient_options());
   connect(left, right);
@@ -135,7 +160,7 @@ TEST(CardThreads, PingPongOfPollingThreads) {
   EXPECT_FALSE(left.failed() || right.failed());
 }
 
-TEST(CardThreads, ManyThreadsPostAndPoll) {
+TEST_P(CardThreads, ManyThreadsPostAndPoll) {
   auto left_card = make_udp_card(own_address(1)), right_card = make_udp_card(own_address(2));
   constexpr std::size_t pairs = 4, messages = 100;
   std::vector<std::unique_ptr<End>> lefts, rights;
@@ -166,7 +191,7 @@ TEST(CardThreads, ManyThreadsPostAndPoll) {
 }
 
 // Whoever holds the engine may take over requests of others: it must see to them, or wake the thread.
-TEST(CardThreads, PostsAreNotLostWhileQueuePairsComeAndGo) {
+TEST_P(CardThreads, PostsAreNotLostWhileQueuePairsComeAndGo) {
   auto left_card = make_udp_card(own_address(1)), right_card = make_udp_card(own_address(2));
   std::atomic<int> bells{0};
   EndOptions options = patient_options();
@@ -204,12 +229,12 @@ void write_until_failure(End& end, const proto::SendWr& wr) {
                     }));
 }
 
-TEST(CardThreads, NothingLandsAfterDeregistration) {
+TEST_P(CardThreads, NothingLandsAfterDeregistration) {
   auto left_card = make_udp_card(own_address(1)), right_card = make_udp_card(own_address(2));
   for (int round = 0; round < 20; ++round) {
     End left(*left_card, patient_options()), right(*right_card, patient_options());
     connect(left, right);
-    const auto before = right_card->counters().wire_payload_received + 100000;
+    const auto before = received(*right_card, GetParam()) + 100000;
     std::fill(left.memory().begin(), left.memory().end(), std::byte{0xEE});
     const proto::Sge piece = left.sge(0, 500000);
     proto::SendWr wr;
@@ -220,8 +245,8 @@ TEST(CardThreads, NothingLandsAfterDeregistration) {
     wr.sges = {&piece, 1};
     std::thread writer([&] { write_until_failure(left, wr); });
     const auto& memory = right.memory();
-    EXPECT_TRUE(until([&] { return right_card->counters().wire_payload_received > before; },
-                      [] { std::this_thread::yield(); }));
+    EXPECT_TRUE(
+        until([&] { return received(*right_card, GetParam()) > before; }, [] { std::this_thread::yield(); }));
     right.deregister();
     std::fill(right.memory().begin(), right.memory().end(), std::byte{0});
     writer.join();
@@ -230,7 +255,7 @@ TEST(CardThreads, NothingLandsAfterDeregistration) {
   }
 }
 
-TEST(CardThreads, MemoryUnmappedInMidTransferIsAnErrorOnBothSides) {
+TEST_P(CardThreads, MemoryUnmappedInMidTransferIsAnErrorOnBothSides) {
   auto left_card = make_udp_card(own_address(1)), right_card = make_udp_card(own_address(2));
   constexpr std::size_t bytes = 1 << 20;
   for (const bool sender_loses : {true, false}) {
@@ -248,10 +273,10 @@ TEST(CardThreads, MemoryUnmappedInMidTransferIsAnErrorOnBothSides) {
     wr.signaled = true;
     wr.rkey = to_keys.rkey;
     wr.sges = {&piece, 1};
-    const auto before = right_card->counters().wire_payload_received;
+    const auto before = received(*right_card, GetParam());
     std::thread writer([&] { write_until_failure(left, wr); });
-    EXPECT_TRUE(until([&] { return right_card->counters().wire_payload_received > before; },
-                      [] { std::this_thread::yield(); }));
+    EXPECT_TRUE(
+        until([&] { return received(*right_card, GetParam()) > before; }, [] { std::this_thread::yield(); }));
     take_away(mapped, bytes);
     writer.join();
     const auto failure = std::find_if(left.done.begin(), left.done.end(),
@@ -269,7 +294,7 @@ TEST(CardThreads, MemoryUnmappedInMidTransferIsAnErrorOnBothSides) {
   }
 }
 
-TEST(CardThreads, GarbageOnTheRealPortCostsCountersOnly) {
+TEST_P(CardThreads, GarbageOnTheRealPortCostsCountersOnly) {
   auto left_card = make_udp_card(own_address(1)), right_card = make_udp_card(own_address(2));
   End left(*left_card, patient_options()), right(*right_card, patient_options());
   connect(left, right);
@@ -297,7 +322,7 @@ TEST(CardThreads, GarbageOnTheRealPortCostsCountersOnly) {
 
 // --- Sleep
 
-TEST(CardThreads, IdleThreadSleepsForEver) {
+TEST(CardThread, IdleThreadSleepsForEver) {
   FakeNetwork network(FakeNetwork::Clock::real);
   auto port = network.make_port(1);
   FakePort& seen = *port;
@@ -323,7 +348,7 @@ long sleeps_of_the_thread() {
   return -1;
 }
 
-TEST(CardThreads, IdleThreadSleepsOnRealSocketsToo) {
+TEST_P(CardThreads, IdleThreadSleepsOnRealSocketsToo) {
   auto card = make_udp_card(own_address(1));
   End end(*card, patient_options());
   end.connect(end.address());
@@ -339,7 +364,7 @@ TEST(CardThreads, IdleThreadSleepsOnRealSocketsToo) {
   EXPECT_GE(before, 0) << "there is no such thread";
 }
 
-TEST(CardThreads, ThreadTicksWhileSomebodyPollsAndListensAgainAfterwards) {
+TEST(CardThread, ThreadTicksWhileSomebodyPollsAndListensAgainAfterwards) {
   FakeNetwork network(FakeNetwork::Clock::real);
   auto left_port = network.make_port(1), right_port = network.make_port(2);
   FakePort& seen = *right_port;

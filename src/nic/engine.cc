@@ -46,23 +46,23 @@ void Engine::serve_requests() {
   }
 }
 
-void Engine::poll() {
-  // Looking first keeps the cache line shared between pollers.
-  if (!polled_.load(std::memory_order_relaxed)) polled_.store(true, std::memory_order_relaxed);
-  if (!mutex_.try_lock()) return;
-  round(true);
+bool Engine::poll() {
+  note_poll();  // looks first: that keeps the cache line shared between pollers
+  if (!mutex_.try_lock()) return false;
+  const bool more = round(true);
   const TimePoint next = next_deadline();
   mutex_.unlock();
   remind_thread(next);
   serve_requests();
+  return more;
 }
 
-TimePoint Engine::run_round() {
+TimePoint Engine::run_round(TimePoint other_deadline) {
   TimePoint next;
   {
     const std::lock_guard lock(mutex_);
     const bool more = round(true);
-    next = more ? TimePoint{} : next_deadline();
+    next = more ? TimePoint{} : std::min(next_deadline(), other_deadline);
     thread_deadline_ns_.store(next.ns);
   }
   return requests_.empty() && !management_requested_.load() ? next : TimePoint{};

@@ -57,14 +57,21 @@ class Engine {
   void serve(QueuePair& qp);
   // The agent of queue pair 1 has something to send.
   void serve_management();
-  // Somebody polls: one round, unless somebody else is at it.
-  void poll();
+  // Somebody polls: one round, unless somebody else is at it. Whether anything came in.
+  bool poll();
+  // Somebody polls, but need not drive the engine now.
+  void note_poll() {
+    if (!polled_.load(std::memory_order_relaxed)) polled_.store(true, std::memory_order_relaxed);
+  }
   // True once after somebody has polled.
   bool take_polled() { return polled_.exchange(false, std::memory_order_relaxed); }
 
   // The progress thread's round. Returns when it is needed next, of which others will remind it by
-  // port.wake() if that becomes sooner; a time that has passed means at once.
-  TimePoint run_round();
+  // port.wake() if that becomes sooner; a time that has passed means at once. At the latest that is at
+  // `other_deadline`, when something else needs it.
+  TimePoint run_round(TimePoint other_deadline = TimePoint::never());
+  // Something is due at this time.
+  void remind_thread(TimePoint next);
   // The progress thread sleeps without listening: nobody need wake it.
   void stop_reminding() { thread_deadline_ns_.store(INT64_MIN); }
 
@@ -87,7 +94,6 @@ class Engine {
   void after_turn(QueuePair& qp, TimePoint now);
   void serve_requests();
   TimePoint next_deadline() const;
-  void remind_thread(TimePoint next);
 
   port::Port& port_;
   std::mutex mutex_;

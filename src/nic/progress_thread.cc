@@ -30,8 +30,10 @@ class BlockedSignals {
 
 }  // namespace
 
-ProgressThread::ProgressThread(Engine& engine, port::Port& port, const std::atomic<int>& armed_queues)
-    : engine_(engine), port_(port), armed_queues_(armed_queues) {
+ProgressThread::ProgressThread(Engine& engine, port::Port& port, local::LocalLane* lane,
+                               const std::atomic<int>& armed_queues)
+    : engine_(engine), port_(port), lane_(lane), armed_queues_(armed_queues) {
+  if (lane_ != nullptr) lane_->leave_links_to_thread();
   const BlockedSignals blocked;  // the thread inherits the mask
   thread_ = std::make_unique<std::thread>([this] { run(); });
   ::pthread_setname_np(thread_->native_handle(), "beeline");
@@ -47,13 +49,21 @@ ProgressThread::~ProgressThread() {
 
 void ProgressThread::run() {
   while (!stopping_.load()) {
-    const TimePoint next = engine_.run_round();
+    const TimePoint lane_next = lane_ != nullptr ? lane_->run_round() : TimePoint::never();
+    const TimePoint next = engine_.run_round(lane_next);
     if (next <= port_.now()) continue;
     if (engine_.take_polled() && armed_queues_.load() == 0)
       tick();
     else
-      port_.wait(next);
+      sleep(next);
   }
+}
+
+void ProgressThread::sleep(TimePoint until) {
+  if (lane_ == nullptr) return port_.wait(until);
+  if (!lane_->prepare_to_sleep()) return;
+  port_.wait(until);
+  lane_->wake_up();
 }
 
 void ProgressThread::tick() {

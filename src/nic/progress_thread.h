@@ -13,13 +13,16 @@
 #include <thread>
 
 #include "nic/engine.h"
+#include "nic/local/local_lane.h"
 
 namespace beeline::nic {
 
 class ProgressThread {
  public:
   // `armed_queues`: how many completion queues are armed.
-  ProgressThread(Engine& engine, port::Port& port, const std::atomic<int>& armed_queues);
+  // `lane` may be nullptr.
+  ProgressThread(Engine& engine, port::Port& port, local::LocalLane* lane,
+                 const std::atomic<int>& armed_queues);
   ~ProgressThread();
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -32,9 +35,11 @@ class ProgressThread {
  private:
   void run();
   void tick();
+  void sleep(TimePoint until);
 
   Engine& engine_;
   port::Port& port_;
+  local::LocalLane* const lane_;
   const std::atomic<int>& armed_queues_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> ticking_{false};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 
 #include "nic/card.h"
@@ -10,6 +11,10 @@
 #include "nic/timer_heap.h"
 
 namespace beeline::nic {
+
+namespace local {
+struct Attachment;
+}
 
 // Where packets of a queue pair go, and where they must come from.
 struct Route {
@@ -45,12 +50,13 @@ class QueuePair {
   const EventSink events;
   void* const cookie;
 
-  // Guards these three. Locks are taken in the order engine, queue pair, completion queue;
+  // Guards these four. Locks are taken in the order engine, queue pair, completion queue;
   // a thread that posts takes this one alone.
   std::mutex mutex;
   proto::QueuePair protocol;
   Route route;
   AddressVector address;
+  std::shared_ptr<local::Attachment> local;  // once it asks for the local lane (local/local_lane.h)
 
   // Anybody may ask the engine to look at this queue pair (request_stack.h).
   std::atomic<bool> requested{false};

@@ -202,6 +202,24 @@ MemoryStatus RegionTable::read(PdId domain, Key key, std::uint64_t address, Muta
   return copy_guarded(out.data(), use.bytes(), out.size()) ? MemoryStatus::ok : MemoryStatus::fault;
 }
 
+// Inside the gate as long as the source copies: deregistration waits for it.
+MemoryStatus RegionTable::fill(PdId domain, Key key, std::uint64_t address, std::uint64_t length, Access need,
+                               proto::ByteSource& source) {
+  if (length == 0) return MemoryStatus::ok;
+  RegionUse use;
+  if (const auto status = enter_briefly(domain, key, address, length, need, use); status != MemoryStatus::ok)
+    return status;
+  return source.fetch({use.bytes(), length}) ? MemoryStatus::ok : MemoryStatus::fault;
+}
+
+MemoryStatus RegionTable::locate(PdId domain, Key key, std::uint64_t address, std::uint64_t length,
+                                 Access need, std::uint64_t& where) {
+  RegionUse use;
+  const auto status = enter_briefly(domain, key, address, length, need, use);
+  if (status == MemoryStatus::ok) where = reinterpret_cast<std::uintptr_t>(use.bytes());
+  return status;
+}
+
 MemoryStatus RegionTable::atomic(PdId domain, Key key, std::uint64_t address, proto::AtomicOp op,
                                  std::uint64_t compare, std::uint64_t swap_or_add, std::uint64_t& before) {
   RegionUse use;

@@ -102,6 +102,10 @@ class RegionTable final : public proto::Memory {
                             proto::Access need) override;
   proto::MemoryStatus read(PdId domain, Key key, std::uint64_t address, MutableBytes out,
                            proto::Access need) override;
+  proto::MemoryStatus fill(PdId domain, Key key, std::uint64_t address, std::uint64_t length,
+                           proto::Access need, proto::ByteSource& source) override;
+  proto::MemoryStatus locate(PdId domain, Key key, std::uint64_t address, std::uint64_t length,
+                             proto::Access need, std::uint64_t& where) override;
   proto::MemoryStatus atomic(PdId domain, Key key, std::uint64_t address, proto::AtomicOp op,
                              std::uint64_t compare, std::uint64_t swap_or_add,
                              std::uint64_t& before) override;

@@ -60,6 +60,7 @@ std::string to_json(const Report& report) {
   Json out;
   out["version"] = 1;
   out["environment"] = environment_of(report.agreement);
+  if (!report.lane.empty()) out["environment"]["lane"] = report.lane;
   out["results"] = Json::array();
   for (const Row& row : report.rows) out["results"].push_back(result_of(row));
   // Names of hosts and devices may be anything; invalid UTF-8 must not cost the file.

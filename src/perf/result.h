@@ -44,6 +44,7 @@ struct Row {
 
 struct Report {
   Agreement agreement;
+  std::string lane;  // what carried the messages, where the card counts it: "local", "wire" or "both"
   std::vector<Row> rows;
 };
 

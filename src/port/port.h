@@ -125,6 +125,8 @@ class Port {
   virtual void wake() = 0;            // from any thread
   virtual TimePoint now() const = 0;  // the monotonic clock
   virtual const PortCounters& counters() const = 0;
+  // Whether the slot is this process's alone in this network namespace, as far as the kernel knows.
+  virtual bool owns_its_slot() const { return false; }
   // Whether received IPv4 packets come with what their IP header says (InPacket::ip_header_seen).
   virtual bool sees_ip_headers() const { return false; }
   // Datagrams to queue pair 1 come to any process of the host. This one is for the process that owns the

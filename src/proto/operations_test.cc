@@ -6,22 +6,16 @@
 #include <memory>
 #include <string>
 
-#include "proto/testing/pair.h"
+#include "proto/testing/lanes.h"
 #include "proto/testing/solo.h"
 
 namespace beeline::proto::testing {
 namespace {
 
-enum class LaneKind { wire, direct };
-
 class EveryLane : public ::testing::TestWithParam<LaneKind> {
  protected:
   void open(const PairOptions& options = {}) {
-    if (GetParam() == LaneKind::wire) {
-      pair = std::make_unique<WirePair>(options);
-    } else {
-      pair = std::make_unique<DirectPair>(options);
-    }
+    pair = make_pair(GetParam(), options);
     constexpr Access all = Access::local_write | Access::remote_write | Access::remote_read;
     for (int side = 0; side < 2; ++side) {
       const auto fill = std::byte{static_cast<std::uint8_t>(side + 1)};
@@ -247,10 +241,7 @@ TEST_P(EveryLane, InErrorWhatIsPostedIsFlushed) {
   EXPECT_EQ(statuses(pair->poll_all(0)), (Statuses{{2, flushed}, {3, flushed}, {4, flushed}}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Lanes, EveryLane, ::testing::Values(LaneKind::wire, LaneKind::direct),
-                         [](const auto& instance) {
-                           return instance.param == LaneKind::wire ? "Wire" : "Direct";
-                         });
+INSTANTIATE_TEST_SUITE_P(Lanes, EveryLane, ::testing::ValuesIn(all_lanes), lane_name);
 
 TEST(QueuePair, PostsByState) {
   const PairOptions options;

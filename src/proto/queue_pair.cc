@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "proto/local/lane.h"
 #include "proto/ops/operations.h"
 #include "proto/reliability/requester.h"
 #include "proto/reliability/responder.h"
@@ -16,6 +17,25 @@ struct QueuePair::Parts {
         requester(operations, counters, setup.window_bytes),
         responder(operations, counters) {
     if (setup.type != QpType::rc) unreliable.emplace(setup, operations, counters);
+    lane_rule = setup.type == QpType::rc ? setup.lane : LaneRule::wire;
+    forget_lane();
+  }
+
+  void forget_lane() {
+    if (local) {
+      local->close();
+      carried_sent += local->bytes_sent();
+      carried_received += local->bytes_received();
+    }
+    local.reset();
+    lane = lane_rule == LaneRule::wire ? LaneState::wire : LaneState::undecided;
+  }
+
+  // A stock peer, or one that may use the wire only, sends first.
+  void note_packet(bool is_request) {
+    if (lane == LaneState::undecided && is_request && lane_rule == LaneRule::automatic &&
+        operations.can_receive())
+      lane = LaneState::wire;
   }
 
   // In SQD the owner may have asked to hear when nothing that has begun is left.
@@ -29,6 +49,12 @@ struct QueuePair::Parts {
   Responder responder;
   bool requests_first = false;           // whose turn it is to fill the next batch
   std::optional<Unreliable> unreliable;  // of UC and UD, instead of requester and responder
+
+  LaneRule lane_rule = LaneRule::wire;
+  LaneState lane = LaneState::wire;
+  std::optional<local::Lane> local;  // on the local lane, instead of requester and responder
+  bool published = false, waited_for = false;
+  std::uint64_t carried_sent = 0, carried_received = 0;  // over lanes that have been left
 };
 
 namespace {
@@ -60,12 +86,17 @@ Result<void> QueuePair::modify(TimePoint now, const QpAttr& attributes, std::uin
   if (to == QpState::reset || to == QpState::err) {
     parts_->requester.stop();
     parts_->responder.stop();
+    if (to == QpState::reset) parts_->forget_lane();
   }
   if (from == QpState::init && to == QpState::rtr) parts_->responder.start();
   if (from == QpState::rtr && to == QpState::rts) parts_->requester.start();
   if (from == QpState::sqd && (mask & (attr::timeout | attr::retry_count)) != 0)
     parts_->requester.reconfigure_timer(now);
-  parts_->note_if_idle();
+  if (parts_->local) {
+    parts_->published |= parts_->local->post(now);
+  } else {
+    parts_->note_if_idle();
+  }
   return {};
 }
 
@@ -80,19 +111,29 @@ std::size_t QueuePair::send_room() const {
   return parts_->operations.sends().room(parts_->operations.completions().sends());
 }
 
-PostResult QueuePair::post_send(TimePoint, const SendWr& request) {
+PostResult QueuePair::post_send(TimePoint now, const SendWr& request) {
   if (parts_->unreliable) return parts_->unreliable->post_send(request);
-  return parts_->operations.post_send(request);
+  const PostResult result = parts_->operations.post_send(request);
+  if (parts_->local && result == PostResult::ok) parts_->published |= parts_->local->post(now);
+  return result;
 }
-PostResult QueuePair::post_recv(const RecvWr& request) { return parts_->operations.post_recv(request); }
+PostResult QueuePair::post_recv(const RecvWr& request) {
+  const PostResult result = parts_->operations.post_recv(request);
+  if (parts_->local) parts_->waited_for |= parts_->local->note_receive();
+  return result;
+}
 
 void QueuePair::handle_packet(TimePoint now, const wire::PacketView& packet, const Arrival& arrival) {
   ++parts_->counters.packets_received;
   if (packet.info->service != service_of(parts_->operations.type()) ||
       !in_our_partition(packet.headers.bth.pkey)) {
     ++parts_->counters.dropped_packets;
-  } else if (parts_->unreliable) {
-    parts_->unreliable->handle_packet(packet, arrival);
+    return;
+  }
+  if (parts_->unreliable) return parts_->unreliable->handle_packet(packet, arrival);
+  parts_->note_packet(packet.info->is_request());
+  if (parts_->lane != LaneState::wire) {
+    ++parts_->counters.dropped_packets;
   } else if (packet.info->is_request()) {
     parts_->operations.note_request();
     parts_->responder.handle_request(packet);
@@ -111,6 +152,7 @@ TimePoint QueuePair::next_timeout() const {
 
 bool QueuePair::wants_transmit(TimePoint now) const {
   if (parts_->unreliable) return parts_->unreliable->wants_transmit();
+  if (parts_->lane != LaneState::wire) return false;
   return parts_->responder.wants_transmit() || parts_->requester.wants_transmit(now);
 }
 
@@ -118,6 +160,7 @@ bool QueuePair::wants_transmit(TimePoint now) const {
 // leaves, the other may take.
 std::size_t QueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
   if (parts_->unreliable) return parts_->unreliable->poll_transmit(out);
+  if (parts_->lane != LaneState::wire) return 0;
   Requester& requester = parts_->requester;
   Responder& responder = parts_->responder;
   responder.begin_batch();
@@ -164,6 +207,52 @@ bool QueuePair::has_completions() const {
 QpEvent QueuePair::take_events() {
   if (parts_->unreliable) parts_->unreliable->settle();
   return parts_->operations.take_events();
+}
+
+// --- the lane
+
+LaneState QueuePair::lane() const { return parts_->lane; }
+
+bool QueuePair::wants_lane() const {
+  return parts_->lane == LaneState::undecided && parts_->operations.can_send() &&
+         !parts_->operations.sends().empty();
+}
+
+void QueuePair::note_asking() { parts_->lane = LaneState::asking; }
+void QueuePair::take_wire() { parts_->lane = LaneState::wire; }
+
+void QueuePair::take_local(local::SharedPair& pair, int side, local::PeerMemory& peer) {
+  parts_->lane = LaneState::local;
+  parts_->local.emplace(parts_->operations, pair, side, peer);
+}
+
+void QueuePair::leave_local() { parts_->forget_lane(); }
+
+void QueuePair::give_up_lane(WcStatus status) {
+  if (parts_->operations.can_send() && !parts_->operations.sends().empty())
+    parts_->operations.fail_send(status);
+}
+
+QueuePair::Step QueuePair::step_local(TimePoint now) {
+  if (!parts_->local) return {};
+  const bool published = parts_->local->step(now);
+  return {published, parts_->local->has_more()};
+}
+
+bool QueuePair::has_local_work() const { return parts_->local && parts_->local->has_work(); }
+bool QueuePair::take_waited_for() { return std::exchange(parts_->waited_for, false); }
+bool QueuePair::take_published() { return std::exchange(parts_->published, false); }
+void QueuePair::lose_local_peer() {
+  if (parts_->local) parts_->local->lose_peer();
+}
+TimePoint QueuePair::next_local_timeout() const {
+  return parts_->local ? parts_->local->next_timeout() : TimePoint::never();
+}
+std::uint64_t QueuePair::local_bytes_sent() const {
+  return parts_->carried_sent + (parts_->local ? parts_->local->bytes_sent() : 0);
+}
+std::uint64_t QueuePair::local_bytes_received() const {
+  return parts_->carried_received + (parts_->local ? parts_->local->bytes_received() : 0);
 }
 
 }  // namespace beeline::proto

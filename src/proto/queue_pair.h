@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "proto/local/shared_pair.h"
 #include "proto/types.h"
 #include "wire/packet.h"
 
@@ -83,6 +84,11 @@ struct QpCounters {
 
 class SharedReceiveQueue;
 
+// What carries the messages of a queue pair: packets, or memory that it shares with its peer's process. Of RC
+// only; fixed by the first send in either direction until RESET.
+enum class LaneRule : std::uint8_t { wire, automatic, local };
+enum class LaneState : std::uint8_t { undecided, asking, wire, local };
+
 struct QpSetup {
   Qpn qpn;
   PdId domain;
@@ -93,6 +99,7 @@ struct QpSetup {
   QpType type = QpType::rc;
   SharedReceiveQueue* shared_receives = nullptr;  // instead of a receive queue of its own; outlives it
   std::uint32_t datagram_mtu_bytes = 4096;        // the card's active MTU: the most a datagram may carry
+  LaneRule lane = LaneRule::wire;
 };
 
 class QueuePair {
@@ -139,6 +146,38 @@ class QueuePair {
   QpEvent take_events();
   // True when poll_transmit would give something at `now`.
   bool wants_transmit(TimePoint now) const;
+
+  // --- the lane ---
+  LaneState lane() const;
+  // Work requests wait for somebody to ask the peer, and then to tell the answer.
+  bool wants_lane() const;
+  void note_asking();
+  void take_wire();
+  // The pair and the memory outlive the queue pair, or RESET. `side`: 0 or 1, the peer has the other.
+  void take_local(local::SharedPair& pair, int side, local::PeerMemory& peer);
+  // As after RESET.
+  void leave_local();
+  // There is no way to the peer: the oldest request fails with this status, the rest is flushed.
+  void give_up_lane(WcStatus status);
+
+  // On the local lane these take the place of handle_packet and poll_transmit.
+  struct Step {
+    bool published = false;  // the peer has something new to see
+    bool more = false;       // there is more to do at once
+  };
+  Step step_local(TimePoint now);
+  // Whether step_local would find anything: from any thread, as a hint.
+  bool has_local_work() const;
+  // True once after a receive request was posted that a request of the peer has waited for.
+  bool take_waited_for();
+  // True once after a post has put something where the peer sees it.
+  bool take_published();
+  // The peer's process is gone.
+  void lose_local_peer();
+  TimePoint next_local_timeout() const;
+  // Payload bytes that the local lane has carried, ever.
+  std::uint64_t local_bytes_sent() const;
+  std::uint64_t local_bytes_received() const;
 
  private:
   struct Parts;

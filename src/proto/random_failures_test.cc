@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/testing/pair.h"
+#include "proto/testing/lanes.h"
 #include "proto/testing/seeds.h"
 #include "proto/testing/solo.h"
 
@@ -125,17 +125,16 @@ Story tell(OperationPair& pair, const Script& script) {
   return {statuses(pair.poll_all(0)), statuses(pair.poll_all(1))};
 }
 
-TEST(RandomFailures, TellTheSameStoryOnBothLanes) {
+TEST(RandomFailures, TellTheSameStoryOnEveryLane) {
   const std::uint64_t seeds = seed_count(300, 5'000, "a script with one mistake");
   for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Script script = draw_script(seed);
     PairOptions options;
     options.seed = seed;
-    WirePair wire(options);
-    DirectPair direct(options);
-    const Story story = tell(wire, script);
-    EXPECT_EQ(story, tell(direct, script));
+    const Story story = tell(*make_pair(LaneKind::wire, options), script);
+    for (const LaneKind lane : all_lanes)
+      EXPECT_EQ(story, tell(*make_pair(lane, options), script)) << "lane " << static_cast<int>(lane);
     ASSERT_EQ(story.sender.size(), script.steps.size());
     for (std::size_t i = 0; i < script.steps.size(); ++i) {
       EXPECT_EQ(story.sender[i].first, i);

@@ -83,6 +83,21 @@ TEST(RandomOperations, ArriveOverTheDirectLane) {
   }
 }
 
+TEST(RandomOperations, ArriveOverSharedMemory) {
+  const std::uint64_t seeds = seed_count(250, 20'000, "limits and operations of its own");
+  std::uint64_t copied_directly = 0;
+  for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Scenario scenario = draw_scenario(seed);
+    scenario.pair.attributes.path_mtu_bytes = 4096;  // only the sizes of the workload come from it
+    const bool reads = (seed & 1) != 0, is_read = (seed & 2) != 0;
+    SharedMemoryPair pair(scenario.pair, {reads, is_read});
+    Workload(pair, scenario.pair, scenario.workload, seed).run();
+    copied_directly += pair.copied_bytes();
+  }
+  EXPECT_GT(copied_directly, 0u);
+}
+
 TEST(RandomOperations, AreTheSameForTheSameSeed) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const Scenario scenario = draw_scenario(seed);

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "proto/testing/pair.h"
+#include "proto/testing/lanes.h"
 #include "proto/testing/solo.h"
 
 namespace beeline::proto::testing {
@@ -14,19 +14,13 @@ namespace {
 
 using enum WcStatus;
 
-enum class LaneKind { wire, direct };
-
 class OnEveryLane : public ::testing::TestWithParam<LaneKind> {
  protected:
   static constexpr Access all =
       Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
 
   void open(const PairOptions& options = {}) {
-    if (GetParam() == LaneKind::wire) {
-      pair = std::make_unique<WirePair>(options);
-    } else {
-      pair = std::make_unique<DirectPair>(options);
-    }
+    pair = make_pair(GetParam(), options);
     for (int side = 0; side < 2; ++side) {
       pair->memory(side).add(local_key, test_domain, local_base, region_bytes, Access::local_write);
       pair->memory(side).add(remote_key, test_domain, remote_base, region_bytes, all | Access::window_bind);
@@ -292,10 +286,7 @@ TEST_P(OnEveryLane, ARequestThatWaitsForItsReceiverHasBegun) {
   EXPECT_EQ(pair->take_events(0), QpEvent::send_queue_drained);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lanes, OnEveryLane, ::testing::Values(LaneKind::wire, LaneKind::direct),
-                         [](const auto& instance) {
-                           return instance.param == LaneKind::wire ? "Wire" : "Direct";
-                         });
+INSTANTIATE_TEST_SUITE_P(Lanes, OnEveryLane, ::testing::ValuesIn(all_lanes), lane_name);
 
 }  // namespace
 }  // namespace beeline::proto::testing

@@ -172,6 +172,16 @@ enum class MemoryStatus : std::uint8_t { ok, bad_key, wrong_domain, out_of_bound
 
 enum class AtomicOp : std::uint8_t { compare_swap, fetch_add };
 
+// Bytes that are still to be fetched, straight to where they belong.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  // The next to.size() of them. False: they could not be fetched, or not be put there.
+  virtual bool fetch(MutableBytes to) = 0;
+  // Whether it was the source that failed.
+  virtual bool is_broken() const = 0;
+};
+
 // Registered memory as the protocol sees it. The card implements it with regions,
 // gates and guarded copies; tests with a vector. Every call checks key, domain,
 // bounds (without overflow) and rights anew, since a region may go away between packets.
@@ -187,6 +197,17 @@ class Memory {
   virtual MemoryStatus read(PdId domain, Key key, std::uint64_t address, MutableBytes out, Access need) = 0;
 
   // The rest has an answer for memories that offer none of it.
+
+  // write() of bytes that are fetched there, without a copy between.
+  virtual MemoryStatus fill(PdId, Key, std::uint64_t /*address*/, std::uint64_t /*length*/, Access /*need*/,
+                            ByteSource&) {
+    return MemoryStatus::no_permission;
+  }
+  // Where these bytes lie in this process.
+  virtual MemoryStatus locate(PdId, Key, std::uint64_t /*address*/, std::uint64_t /*length*/, Access /*need*/,
+                              std::uint64_t& /*where*/) {
+    return MemoryStatus::no_permission;
+  }
 
   // Atomic among all atomics of this card (IBTA vol. 1, 9.4.5). `address` is a multiple of 8; needs
   // remote_atomic. The value lies in memory in host order; `before` gets what it was.

@@ -93,8 +93,8 @@ INSTANTIATE_TEST_SUITE_P(Targets, Corpus,
                                          Target{"queue_pair", fuzz_queue_pair},
                                          Target{"unreliable", fuzz_unreliable}, Target{"cm", fuzz_cm},
                                          Target{"bootstrap", fuzz_bootstrap}, Target{"exec", fuzz_exec},
-                                         Target{"port", fuzz_port}, Target{"perf", fuzz_perf},
-                                         Target{"doctor_log", fuzz_doctor_log}),
+                                         Target{"port", fuzz_port}, Target{"local", fuzz_local},
+                                         Target{"perf", fuzz_perf}, Target{"doctor_log", fuzz_doctor_log}),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
 }  // namespace

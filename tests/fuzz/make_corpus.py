@@ -401,6 +401,59 @@ def port_seeds():
         write("port", name, seed)
 
 
+# local.cc: enum Command
+LOCAL_MESSAGE, SIDE, SLOT, PAYLOAD, OWN_SLOT, LOCAL_SEND, LOCAL_RECV, STEP, LOCAL_TIME = range(9)
+NO_BYTES, IN_HEADER, IN_SLOT, BY_SOURCE, BY_OFFER = range(5)
+FIRST, LAST = 1, 2
+
+
+def local_message(kind, verdict=0, version=1):
+    return bytes([LOCAL_MESSAGE]) + be("IBBB", 0x4265654C, version, kind, verdict).ljust(64, b"\x07")
+
+
+def side(field, value):
+    return bytes([SIDE]) + be("I", value) + bytes([field])
+
+
+def slot(number, opcode, carry, length, flags=FIRST | LAST, rkey=2, turn=0, body=b""):
+    return (bytes([SLOT, number, opcode, flags, carry, 7, 0]) + be("H", length) + bytes([0]) + be("H", 0) +
+            bytes([rkey]) + body.ljust(32, b"\x55") + bytes([turn]))
+
+
+def local_send(opcode, length=100):
+    return bytes([LOCAL_SEND, opcode]) + (be("H", length) if opcode not in (COMPARE_SWAP, FETCH_ADD, LOCAL_INV) else b"")
+
+
+def local_seeds():
+    step, receive = bytes([STEP]), bytes([LOCAL_RECV, 1]) + be("H", 9000)
+    sources = bytes([PAYLOAD, 1, 0, 16]) + struct.pack("<QQ", 0x1001, 20000)
+    seeds = {
+        "messages": b"".join(local_message(kind, 1 if kind == 3 else 0) for kind in range(1, 6)) +
+                    local_message(1, version=2) + local_message(3) + local_message(2, 1),
+        "arrivals": receive * 3 + slot(0, SEND, IN_HEADER, 20) + slot(1, WRITE, IN_SLOT, 4096) +
+                    slot(2, SEND_IMM, NO_BYTES, 0) + step * 2,
+        "too-long": receive + slot(0, SEND, IN_HEADER, 60) + step + slot(0, WRITE, IN_SLOT, 5000) + step,
+        "by-source": sources + slot(0, WRITE, BY_SOURCE, 20000) + step * 2,
+        "by-source-short": receive + sources + slot(0, SEND, BY_SOURCE, 30000) + step * 2,
+        "reads": slot(0, READ, IN_SLOT, 100) + slot(1, READ, BY_OFFER, 40000) + step + side(2, 2) + step,
+        "atomics": slot(0, FETCH_ADD, NO_BYTES, 8) + slot(1, COMPARE_SWAP, NO_BYTES, 8) + step,
+        "no-operations": slot(0, BIND, NO_BYTES, 0) + step + slot(0, 200, 9, 0) + step,
+        "not-ready": slot(0, SEND, IN_HEADER, 8) + step + bytes([LOCAL_TIME, 30]) + step + receive + step,
+        "answered": local_send(WRITE) + local_send(READ, 200) + step + side(0, 2 << 8) + step,
+        "refused": local_send(WRITE) * 2 + side(0, 1 << 8 | 2) + step,
+        "answers-too-much": local_send(SEND) + side(0, 9 << 8) + step,
+        "offers": local_send(READ, 40000) + bytes([PAYLOAD, 0, 0, 16]) + struct.pack("<QQ", 0x1001, 40000) +
+                  side(1, 1) + step + side(0, 1 << 8) + step,
+        "offers-nothing": local_send(READ, 40000) + side(0, 1 << 8) + step,
+        "closes": local_send(WRITE) + side(5, 1) + step + local_send(SEND),
+        "silent": local_send(WRITE) + bytes([LOCAL_TIME, 39]) + step + bytes([LOCAL_TIME, 39]) + step,
+        "scribbles-on-ours": bytes([OWN_SLOT]) + slot(0, READ, BY_OFFER, 77)[1:] + local_send(FETCH_ADD) +
+                             side(0, 1 << 8) + step,
+    }
+    for name, seed in seeds.items():
+        write("local", name, seed)
+
+
 def perf_message(kind, payload=b"", length=None):
     return be("IHH", len(payload) if length is None else length, kind, 0) + payload
 
@@ -476,4 +529,5 @@ if __name__ == "__main__":
     bootstrap_seeds()
     exec_seeds()
     port_seeds()
+    local_seeds()
     perf_seeds()

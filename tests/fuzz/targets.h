@@ -21,6 +21,8 @@ void fuzz_bootstrap(Bytes input);
 void fuzz_exec(Bytes input);
 // Probes, hand-over messages, and what is learned from answers.
 void fuzz_port(Bytes input);
+// Messages of the local lane, and a queue pair whose peer is mad.
+void fuzz_local(Bytes input);
 // The connection between the two ends of `beeline perf`.
 void fuzz_perf(Bytes input);
 // A log, as `beeline doctor --log` reads it.

@@ -77,6 +77,7 @@ class UdpPort final : public Port {
   void wake() override;
   TimePoint now() const override;
   const PortCounters& counters() const override { return counters_; }
+  bool owns_its_slot() const override { return true; }
   bool sees_ip_headers() const override { return see_ip_headers_; }
   int pass_on(const InPacket& packet, std::optional<Slot> to) override;
   bool is_served(std::uint64_t service_id) const override { return service_is_served(service_id); }

@@ -159,6 +159,7 @@ bool DirectLane::obey(Direction& direction, const Verdict& verdict, TimePoint no
       direction.to.refuse(verdict);
       direction.from.fail_send(status_of(verdict.code));
       return false;
+    case Verdict::Kind::broken:  // this lane's bytes are there
     case Verdict::Kind::rnr:
       break;
   }

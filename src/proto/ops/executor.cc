@@ -12,6 +12,10 @@ Verdict remote_refusal(MemoryStatus status) {
   return Verdict::nak(status == MemoryStatus::fault ? NakCode::remote_operation : NakCode::remote_access);
 }
 
+bool is_broken(const Fragment& fragment) {
+  return fragment.source != nullptr && fragment.source->is_broken();
+}
+
 }  // namespace
 
 Verdict Executor::execute(const Fragment& fragment, Access granted) {
@@ -21,7 +25,7 @@ Verdict Executor::execute(const Fragment& fragment, Access granted) {
   const Verdict verdict = fragment.is_write ? write(fragment, granted) : send(fragment);
   if (verdict.kind == Verdict::Kind::ok) {
     message_.kind = kind;
-    message_.done += static_cast<std::uint32_t>(fragment.payload.size());
+    message_.done += fragment.bytes();
     if (fragment.last) message_ = {};
   }
   return verdict;
@@ -30,15 +34,22 @@ Verdict Executor::execute(const Fragment& fragment, Access granted) {
 Verdict Executor::send(const Fragment& fragment) {
   const ReceiveRequest* receive = receives_.hold();
   if (receive == nullptr) return Verdict::not_ready();
-  const std::uint64_t end = std::uint64_t{message_.done} + fragment.payload.size();
+  const std::uint64_t end = std::uint64_t{message_.done} + fragment.bytes();
   if (end > receive->length || end > max_message_bytes) return refuse_too_long();
-  if (scatter(memory_, domain_, receive->sges, message_.done, fragment.payload) != MemoryStatus::ok)
-    return fail_receive(WcStatus::local_protection_error, NakCode::remote_operation);
+  if (put(fragment, *receive) != MemoryStatus::ok)
+    return is_broken(fragment) ? Verdict::broken()
+                               : fail_receive(WcStatus::local_protection_error, NakCode::remote_operation);
   if (fragment.last && fragment.invalidates &&
       memory_.invalidate(domain_, qpn_, fragment.invalidate) != MemoryStatus::ok)
     return fail_receive(WcStatus::remote_invalid_request, NakCode::remote_access);
   if (fragment.last) complete_receive(fragment, WcOpcode::receive);
   return Verdict::ok(fragment.last);
+}
+
+MemoryStatus Executor::put(const Fragment& fragment, const ReceiveRequest& receive) {
+  if (fragment.source == nullptr)
+    return scatter(memory_, domain_, receive.sges, message_.done, fragment.payload);
+  return scatter(memory_, domain_, receive.sges, message_.done, *fragment.source, fragment.source_bytes);
 }
 
 // A request from a shared queue cannot go back there, so it ends with an error in any case (as Linux's
@@ -57,10 +68,15 @@ Verdict Executor::write(const Fragment& fragment, Access granted) {
   }
   if (write_size_is_wrong(fragment)) return Verdict::nak(NakCode::invalid_request);
   if (needs_receive && receives_.hold() == nullptr) return Verdict::not_ready();
-  if (!fragment.payload.empty()) {
-    const MemoryStatus status = memory_.write(domain_, message_.rkey, message_.address + message_.done,
-                                              fragment.payload, Access::remote_write);
-    if (status != MemoryStatus::ok) return refuse_write(fragment, status);
+  if (fragment.bytes() != 0) {
+    const std::uint64_t at = message_.address + message_.done;
+    const MemoryStatus status =
+        fragment.source == nullptr
+            ? memory_.write(domain_, message_.rkey, at, fragment.payload, Access::remote_write)
+            : memory_.fill(domain_, message_.rkey, at, fragment.source_bytes, Access::remote_write,
+                           *fragment.source);
+    if (status != MemoryStatus::ok)
+      return is_broken(fragment) ? Verdict::broken() : refuse_write(fragment, status);
   }
   if (needs_receive) complete_receive(fragment, WcOpcode::receive_write_imm);
   return Verdict::ok(fragment.last);
@@ -98,7 +114,7 @@ MemoryStatus Executor::check_remote(Key rkey, std::uint64_t address, std::uint32
 // The last piece ends exactly at the announced length, and no other piece does.
 bool Executor::write_size_is_wrong(const Fragment& fragment) const {
   const std::uint64_t left = message_.length - message_.done;
-  return fragment.last ? fragment.payload.size() != left : fragment.payload.size() >= left;
+  return fragment.last ? fragment.bytes() != left : fragment.bytes() >= left;
 }
 
 Verdict Executor::check_read(std::uint64_t address, Key rkey, std::uint32_t length, Access granted) {
@@ -134,7 +150,7 @@ void Executor::complete_receive(const Fragment& fragment, WcOpcode opcode) {
   completion.immediate = fragment.has_immediate ? fragment.immediate : 0;
   completion.has_invalidated = fragment.invalidates;
   completion.invalidated = fragment.invalidate;
-  completion.byte_length = message_.done + static_cast<std::uint32_t>(fragment.payload.size());
+  completion.byte_length = message_.done + fragment.bytes();
   receives_.complete(completion);
 }
 

@@ -13,13 +13,15 @@ namespace beeline::proto {
 
 // What to tell the requester.
 struct Verdict {
-  enum class Kind : std::uint8_t { ok, rnr, nak } kind = Kind::ok;
+  enum class Kind : std::uint8_t { ok, rnr, nak, broken } kind = Kind::ok;
   wire::NakCode code{};       // of a nak
   bool ends_message = false;  // of an ok: the message is complete
   bool reported = false;      // of a nak: the completion of a receive request tells of it
 
   static constexpr Verdict ok(bool ends_message) { return {Kind::ok, {}, ends_message, false}; }
   static constexpr Verdict not_ready() { return {Kind::rnr, {}, false, false}; }
+  // The requester's bytes could not be fetched: it knows, and the message stays as it is.
+  static constexpr Verdict broken() { return {Kind::broken, {}, false, false}; }
   static constexpr Verdict nak(wire::NakCode code, bool reported = false) {
     return {Kind::nak, code, false, reported};
   }
@@ -69,6 +71,7 @@ class Executor {
   Verdict refuse_write(const Fragment& fragment, MemoryStatus status);
   MemoryStatus check_remote(Key rkey, std::uint64_t address, std::uint32_t length, Access need);
   bool write_size_is_wrong(const Fragment& fragment) const;
+  MemoryStatus put(const Fragment& fragment, const ReceiveRequest& receive);
   Verdict fail_receive(WcStatus status, wire::NakCode code);
   void complete_receive(const Fragment& fragment, WcOpcode opcode);
 

@@ -22,6 +22,12 @@ struct Fragment {
   std::uint32_t length = 0;  // of the whole message
   Key invalidate{};
   Bytes payload;
+  ByteSource* source = nullptr;    // where the payload comes from instead,
+  std::uint32_t source_bytes = 0;  // and how much of it
+
+  std::uint32_t bytes() const {
+    return source != nullptr ? source_bytes : static_cast<std::uint32_t>(payload.size());
+  }
 };
 
 // The piece that a packet of a SEND or WRITE carries.

@@ -55,6 +55,16 @@ MemoryStatus scatter(Memory& memory, PdId domain, std::span<const Sge> sges, std
   return status;
 }
 
+MemoryStatus scatter(Memory& memory, PdId domain, std::span<const Sge> sges, std::uint32_t offset,
+                     ByteSource& source, std::uint32_t length) {
+  MemoryStatus status = MemoryStatus::ok;
+  for_each_piece(sges, offset, length, [&](const Sge& sge, std::uint32_t skip, std::uint32_t bytes) {
+    status = memory.fill(domain, sge.lkey, sge.address + skip, bytes, Access::local_write, source);
+    return status == MemoryStatus::ok;
+  });
+  return status;
+}
+
 MemoryStatus check_all(Memory& memory, PdId domain, std::span<const Sge> sges, Access need) {
   for (const Sge& sge : sges) {
     if (sge.length == 0) continue;

@@ -22,6 +22,10 @@ std::uint8_t gather(std::span<const Sge> sges, std::uint32_t offset, std::uint32
 MemoryStatus scatter(Memory& memory, PdId domain, std::span<const Sge> sges, std::uint32_t offset,
                      Bytes data);
 
+// The same with bytes that are fetched there.
+MemoryStatus scatter(Memory& memory, PdId domain, std::span<const Sge> sges, std::uint32_t offset,
+                     ByteSource& source, std::uint32_t length);
+
 // Checks every piece that has bytes.
 MemoryStatus check_all(Memory& memory, PdId domain, std::span<const Sge> sges, Access need);
 

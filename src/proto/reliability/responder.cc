@@ -82,6 +82,7 @@ void Responder::execute(const wire::PacketView& packet) {
   switch (verdict.kind) {
     case Verdict::Kind::ok:
       return accept(packet, verdict.ends_message);
+    case Verdict::Kind::broken:  // a packet's bytes are there
     case Verdict::Kind::rnr:
       return report_not_ready();
     case Verdict::Kind::nak:

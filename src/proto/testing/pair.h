@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "proto/local/lane.h"
 #include "proto/ops/direct_lane.h"
 #include "proto/ops/operations.h"
 #include "proto/queue_pair.h"
@@ -275,6 +276,77 @@ class DirectPair final : public OperationPair {
 
   std::array<std::unique_ptr<Operations>, 2> operations_;
   std::unique_ptr<DirectLane> lane_;
+};
+
+// The memory of the other side's process, in the same one.
+class OwnMemory final : public local::PeerMemory {
+ public:
+  local::Reach reach() const override { return reaches; }
+  Copied read(std::uint64_t address, MutableBytes to) override {
+    if (to.empty()) return Copied::ok;
+    std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
+    copied_bytes += to.size();
+    return Copied::ok;
+  }
+  local::Reach reaches;
+  std::uint64_t copied_bytes = 0;
+};
+
+// Two queue pairs that share memory. `reach`: whether they can copy from each other directly.
+class SharedMemoryPair final : public OperationPair {
+ public:
+  explicit SharedMemoryPair(const PairOptions& options, local::Reach reach = {true, true})
+      : random_(options.seed), shared_(std::make_unique<local::SharedPair>()) {
+    for (int side = 0; side < 2; ++side) {
+      const auto i = static_cast<std::size_t>(side);
+      QpSetup setup{qpn_of(side), test_domain, options.limits, &memory(side), options.window_bytes};
+      setup.lane = LaneRule::automatic;
+      qps_[i] = std::make_unique<QueuePair>(setup);
+      connect(attributes_of(options, side), QpState::rts, [&](const QpAttr& attributes, std::uint32_t mask) {
+        return qp(side).modify(now_, attributes, mask);
+      });
+      peers_[i].reaches = reach;
+      qp(side).take_local(*shared_, side, peers_[i]);
+    }
+  }
+
+  PostResult post_send(int side, const SendWr& wr) override { return qp(side).post_send(now_, wr); }
+  PostResult post_recv(int side, const RecvWr& wr) override { return qp(side).post_recv(wr); }
+  std::size_t poll(int side, std::span<Completion> out) override { return qp(side).poll_completions(out); }
+  QpState state(int side) const override { return qps_[static_cast<std::size_t>(side)]->state(); }
+  Result<void> modify(int side, const QpAttr& attributes, std::uint32_t mask) override {
+    return qp(side).modify(now_, attributes, mask);
+  }
+  QpEvent take_events(int side) override { return qp(side).take_events(); }
+  // As a card does it: only those are looked at that the hints or a timer speak for.
+  bool step() override {
+    const int first = static_cast<int>(random_.below(2));
+    bool any = false;
+    for (const int side : {first, 1 - first}) {
+      const bool due = qp(side).next_local_timeout() <= now_;
+      if (!qp(side).has_local_work() && !due && !more_[static_cast<std::size_t>(side)]) continue;
+      const QueuePair::Step step = qp(side).step_local(now_);
+      more_[static_cast<std::size_t>(side)] = step.more;
+      any = true;
+      if (random_.chance(0.5)) break;
+    }
+    if (any) return true;
+    const TimePoint next = std::min(qp(0).next_local_timeout(), qp(1).next_local_timeout());
+    if (next == TimePoint::never()) return false;
+    now_ = std::max(now_, next);
+    return true;
+  }
+
+  QueuePair& qp(int side) { return *qps_[static_cast<std::size_t>(side)]; }
+  local::SharedPair& shared() { return *shared_; }
+  std::uint64_t copied_bytes() const { return peers_[0].copied_bytes + peers_[1].copied_bytes; }
+
+ private:
+  Prng random_;
+  std::unique_ptr<local::SharedPair> shared_;
+  std::array<OwnMemory, 2> peers_;
+  std::array<std::unique_ptr<QueuePair>, 2> qps_;
+  std::array<bool, 2> more_{};
 };
 
 }  // namespace beeline::proto::testing

@@ -66,6 +66,23 @@ class TestMemory final : public Memory {
     return MemoryStatus::ok;
   }
 
+  MemoryStatus fill(PdId domain, Key key, std::uint64_t address, std::uint64_t length, Access need,
+                    ByteSource& source) override {
+    const MemoryStatus status = check(domain, key, address, length, need);
+    if (status != MemoryStatus::ok) return status;
+    Region& region = *find(key);
+    if (region.faulty) return MemoryStatus::fault;
+    const MutableBytes place = std::span(region.bytes).subspan(address - region.base, length);
+    return source.fetch(place) ? MemoryStatus::ok : MemoryStatus::fault;
+  }
+  MemoryStatus locate(PdId domain, Key key, std::uint64_t address, std::uint64_t length, Access need,
+                      std::uint64_t& where) override {
+    const MemoryStatus status = check(domain, key, address, length, need);
+    if (status != MemoryStatus::ok) return status;
+    where = reinterpret_cast<std::uintptr_t>(find(key)->bytes.data() + (address - find(key)->base));
+    return MemoryStatus::ok;
+  }
+
   MemoryStatus atomic(PdId domain, Key key, std::uint64_t address, AtomicOp operation, std::uint64_t compare,
                       std::uint64_t swap_or_add, std::uint64_t& before) override {
     const MemoryStatus status = check(domain, key, address, sizeof before, Access::remote_atomic);

@@ -11,10 +11,12 @@ namespace {
 
 class SoftRig : public Rig {
  public:
-  static Result<std::unique_ptr<Rig>> make() {
+  static Result<std::unique_ptr<Rig>> make() { return make(Lane::wire); }
+  static Result<std::unique_ptr<Rig>> make_local() { return make(Lane::local); }
+  static Result<std::unique_ptr<Rig>> make(Lane lane) {
     auto rig = std::make_unique<SoftRig>();
     Config config;
-    config.lane = Lane::wire;
+    config.lane = lane;
     BEELINE_TRY(const auto interfaces, port::list_interfaces());
     BEELINE_TRY(auto port, port::make_udp_port());
     BEELINE_TRY(rig->card_, nic::Card::create(config, std::move(port), interfaces));
@@ -37,8 +39,9 @@ class SoftRig : public Rig {
   std::unique_ptr<Provider> provider_;
 };
 
-const auto soft =
-    testing::Values(RigFactory{"soft", SoftRig::make}, RigFactory{"joined", SoftRig::make_joined});
+const auto soft = testing::Values(RigFactory{"soft", [] { return SoftRig::make(); }},
+                                  RigFactory{"shared_memory", SoftRig::make_local},
+                                  RigFactory{"joined", SoftRig::make_joined});
 std::string name_of(const testing::TestParamInfo<RigFactory>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Card, Objects, soft, name_of);

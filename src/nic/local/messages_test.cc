@@ -1,0 +1,51 @@
+#include "nic/local/messages.h"
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace beeline::nic::local {
+namespace {
+
+Message an_ask() {
+  Message ask;
+  ask.kind = Kind::ask;
+  ask.id = 0x0102030405060708;
+  ask.from = Qpn{0x110203};
+  ask.to = Qpn{0x120405};
+  ask.from_gid = IpAddress::v4(10, 0, 0, 1);
+  ask.to_gid = IpAddress::v4(10, 0, 0, 2);
+  return ask;
+}
+
+TEST(LaneMessages, ComeOutAsTheyWentIn) {
+  const auto ask = decode(encode(an_ask()));
+  ASSERT_TRUE(ask);
+  EXPECT_EQ(ask->kind, Kind::ask);
+  EXPECT_EQ(ask->id, an_ask().id);
+  EXPECT_EQ(ask->from, an_ask().from);
+  EXPECT_EQ(ask->to, an_ask().to);
+  EXPECT_EQ(ask->from_gid, an_ask().from_gid);
+  EXPECT_EQ(ask->to_gid, an_ask().to_gid);
+  Message answer;
+  answer.kind = Kind::answer;
+  answer.verdict = Verdict::crossed;
+  EXPECT_EQ(decode(encode(answer))->verdict, Verdict::crossed);
+}
+
+TEST(LaneMessages, OfAnotherVersionSizeOrKindAreRefused) {
+  const MessageBytes good = encode(an_ask());
+  EXPECT_FALSE(decode(Bytes(good).first(message_bytes - 1)));
+  EXPECT_FALSE(decode(Bytes{}));
+  for (const auto& [place, value] : {std::pair{0, 0}, {4, 2}, {5, 0}, {5, 5}, {6, 1}}) {
+    MessageBytes bad = good;
+    bad[static_cast<std::size_t>(place)] = std::byte{static_cast<std::uint8_t>(value)};
+    EXPECT_FALSE(decode(bad)) << place << " " << value;
+  }
+  Message answer;
+  answer.kind = Kind::answer;
+  EXPECT_FALSE(decode(encode(answer))) << "an answer has a verdict";
+}
+
+}  // namespace
+}  // namespace beeline::nic::local

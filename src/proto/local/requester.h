@@ -1,0 +1,105 @@
+// The requesting half of a queue pair on the local lane: puts work requests into the ring, takes the
+// answers, and copies the bytes of READs into place.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "base/time.h"
+#include "proto/local/shared_pair.h"
+#include "proto/ops/operations.h"
+
+namespace beeline::proto::local {
+
+class Requester {
+ public:
+  // Messages of more bytes than this are copied directly from process to process, if possible: below, two
+  // copies in user space cost less than the system call.
+  static constexpr std::uint32_t direct_above_bytes = 4 * piece_bytes;
+  // Bytes that one step copies directly, at most: so long are the locks held.
+  static constexpr std::uint32_t step_bytes = 256 * 1024;
+
+  Requester(Operations& operations, Direction& requests, const SideLine& theirs, SideLine& ours,
+            PeerMemory& peer);
+
+  // Takes answers, then puts into the ring what there is room for. True if the other side has something
+  // new to see.
+  bool run(TimePoint now);
+  // Whether run() would find an answer: from any thread, as a hint.
+  bool has_answer() const;
+  // Whether run() has more to do at once.
+  bool has_more() const {
+    return operations_.can_send() && fetching_ && fetched_bytes_ != pieces_[index(taken_)].bytes;
+  }
+
+  // The other side is gone, or has closed: nobody answers.
+  void give_up();
+  // When to call handle_timeout().
+  TimePoint next_timeout() const;
+  void handle_timeout(TimePoint now);
+
+  // Nothing that has begun is left.
+  bool idle() const { return filled_ == taken_ && offset_ == 0; }
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::uint64_t bytes_read() const { return bytes_read_; }
+
+ private:
+  struct Piece {
+    std::uint64_t sequence = 0;  // of the send request
+    std::uint32_t offset = 0;    // in its message
+    std::uint32_t bytes = 0;
+    Carry carry{};
+    bool last = false;
+  };
+
+  static constexpr std::size_t index(std::uint64_t n) { return static_cast<std::size_t>(n % slot_count); }
+
+  // Taking answers.
+  bool take_answers(TimePoint now);
+  bool take(const Piece& piece);
+  bool take_data(const Piece& piece, Bytes data);
+  bool take_failure(Answer answer);
+  bool fetch(TimePoint now);
+  void broken_protocol();
+
+  // Filling the ring.
+  bool fill(TimePoint now);
+  bool may_begin(const SendRequest& request);
+  bool begin(const SendRequest& request);
+  bool fill_piece(const SendRequest& request);
+  bool fill_data(const SendRequest& request, Slot& slot, Piece& piece);
+  bool name_sources(const SendRequest& request);
+  void fill_header(const SendRequest& request, Slot& slot, const Piece& piece);
+  void note_failed(WcStatus status);
+  void settle_failure();
+  Duration patience() const;
+
+  Operations& operations_;
+  Direction& requests_;
+  const SideLine& theirs_;
+  SideLine& ours_;
+  PeerMemory& peer_;
+
+  std::array<Piece, slot_count> pieces_{};
+  std::uint64_t filled_ = 0;  // slots
+  std::uint64_t taken_ = 0;
+  std::uint64_t sequence_ = 0;      // the send request that is filled in next,
+  std::uint32_t offset_ = 0;        // and how much of it is
+  std::optional<WcStatus> failed_;  // that one cannot be sent: it fails when all before it are done
+  std::uint64_t seen_ = 0;          // of theirs_.executed
+  // Copies of both for has_answer().
+  std::atomic<std::uint64_t> hint_executed_{0}, hint_offered_{0};
+
+  bool fetching_ = false;  // an offer has been taken up, and the READ is not done
+  Source offer_;
+  std::uint32_t fetched_bytes_ = 0;
+
+  bool gone_ = false;  // nobody answers any more
+  std::uint32_t heartbeat_ = 0;
+  TimePoint patience_ends_ = TimePoint::never();
+  std::uint64_t bytes_sent_ = 0, bytes_read_ = 0;  // of payload; by READs
+};
+
+}  // namespace beeline::proto::local
