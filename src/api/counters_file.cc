@@ -31,6 +31,7 @@ struct Lane {
 };
 constexpr std::array lanes = {
     Lane{"wire", &nic::CardCounters::wire_payload_sent, &nic::CardCounters::wire_payload_received},
+    Lane{"local", &nic::CardCounters::local_payload_sent, &nic::CardCounters::local_payload_received},
 };
 
 // A program may end in a signal handler that interrupted the card at work, and then the card's lock is

@@ -15,7 +15,7 @@ inline void write_header(std::byte* slot, const MessageBuffer& header) {
 // Has whoever sent it made the same call as we? The fingerprint is in the first half; of the rest a parcel
 // has no use. GCC and clang make two comparisons of 16 bytes of it.
 inline bool same_header(const std::byte* theirs, const MessageBuffer& ours) {
-  typedef std::uint64_t Half __attribute__((vector_size(16)));  // NOLINT(modernize-use-using): clang wants it so
+  typedef std::uint64_t Half __attribute__((vector_size(16)));  // NOLINT(modernize-use-using): clang's wish
   Half a[2], b[2];
   static_assert(sizeof a == fingerprint_end);
   std::memcpy(a, theirs, sizeof a);
