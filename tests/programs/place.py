@@ -90,7 +90,8 @@ class OneHost:
 class TwoNamespaces:
     name = "two namespaces"
     interface = "cable"
-    address = "10.98.0.1"  # of the server
+    network = "10.98.0.0/24"
+    address, other_address = "10.98.0.1", "10.98.0.2"  # of server and client
 
     def __init__(self):
         self.spaces = [f"beeline-{os.getpid()}-{side}" for side in ("server", "client")]

@@ -78,11 +78,21 @@ void from_perftest(Story& story, std::vector<Event>& found) {
   }
 }
 
+// On InfiniBand fe80 is what GIDs begin with (the default subnet prefix), and show_gids calls them v1.
+bool on_infiniband(const Story& story, const GidRow& row) {
+  const auto& ports = story.blocks().ports();
+  return std::any_of(ports.begin(), ports.end(), [&](const Port& port) {
+    return port.device == row.device && starts(port.link_layer, "InfiniBand") &&
+           port.state_mark.source == row.mark.source && port.state_mark.host == row.mark.host;
+  });
+}
+
 // GID tables: what the configured index means, or whether there is any GID that routes.
 void from_gid_tables(Story& story, std::vector<Event>& found) {
   std::map<std::string, std::vector<const GidRow*>> cards;
   for (const GidRow& row : story.blocks().gids())
-    cards[fmt::format("{} {}", row.writer, row.device)].push_back(&row);
+    if (!on_infiniband(story, row))
+      cards[fmt::format("{} {}", row.writer, row.device)].push_back(&row);
   const Event* const configured = story.first(Kind::fact_gid_index);
   const std::int64_t index = configured == nullptr ? -1 : number(configured->detail).value_or(-1);
   bool index_anywhere = false;
