@@ -38,7 +38,7 @@ bool Progress::start_next() {
 }
 
 void Progress::start(PendingCall pending) {
-  current_.emplace();
+  current_ = Current{};
   current_->pending = std::move(pending);
   const Call& call = current_->pending.call;
   current_->fingerprint = fingerprint_ = fingerprint_of(call, ++sequence_, communicator_);
