@@ -91,8 +91,7 @@ bool on_infiniband(const Story& story, const GidRow& row) {
 void from_gid_tables(Story& story, std::vector<Event>& found) {
   std::map<std::string, std::vector<const GidRow*>> cards;
   for (const GidRow& row : story.blocks().gids())
-    if (!on_infiniband(story, row))
-      cards[fmt::format("{} {}", row.writer, row.device)].push_back(&row);
+    if (!on_infiniband(story, row)) cards[fmt::format("{} {}", row.writer, row.device)].push_back(&row);
   const Event* const configured = story.first(Kind::fact_gid_index);
   const std::int64_t index = configured == nullptr ? -1 : number(configured->detail).value_or(-1);
   bool index_anywhere = false;
