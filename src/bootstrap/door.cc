@@ -26,14 +26,6 @@ constexpr Duration visitor_patience = 5s;
 constexpr Duration connect_patience = 2s;
 constexpr Duration answer_patience = 5s;
 
-// Takes the same time for any two secrets.
-bool equal(const Secret& a, Bytes b) {
-  if (b.size() != a.size()) return false;
-  std::byte difference{};
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == std::byte{};
-}
-
 Result<Descriptor> knock_at_endpoint(const Endpoint& endpoint, const Entry& host, const Entry& self,
                                      Rank self_rank, const Deadline& deadline) {
   BEELINE_TRY(Descriptor fd, connect_to(endpoint, deadline.sooner(connect_patience)));

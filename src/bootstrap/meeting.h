@@ -7,7 +7,6 @@
 // gone, so rank 0's key is read again until somebody answers there; all others lie under the fresh id.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,11 +14,10 @@
 #include <vector>
 
 #include "bootstrap/mesh.h"
+#include "bootstrap/secret.h"
 #include "bootstrap/socket.h"
 
 namespace beeline::bootstrap {
-
-using Secret = std::array<std::byte, 16>;
 
 // What a rank publishes.
 struct Entry {

@@ -13,6 +13,7 @@ namespace {
 
 using bootstrap::Deadline;
 using bootstrap::Endpoint;
+using bootstrap::equal;
 using bootstrap::Frame;
 using bootstrap::FrameReader;
 
@@ -28,14 +29,6 @@ constexpr std::size_t most_host_bytes = 256;
 constexpr std::size_t most_strangers = 64;
 constexpr Duration stranger_patience = 5s, connect_patience = 2s, goodbye_patience = 3s;
 constexpr auto between_tries = std::chrono::milliseconds(200);
-
-// Takes the same time for any two secrets.
-bool equal(const Secret& a, Bytes b) {
-  if (b.size() != a.size()) return false;
-  std::byte difference{};
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == std::byte{};
-}
 
 // What rank 0 answers, so that a rank knows it from a stranger on the same port.
 Secret answer_to(const Secret& secret) {

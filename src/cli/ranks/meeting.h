@@ -9,16 +9,17 @@
 // bytes. A star, not a mesh: a rank that does not come costs nobody but itself.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bootstrap/frame.h"
+#include "bootstrap/secret.h"
 
 namespace beeline::cli {
 
-using Secret = std::array<std::byte, 16>;
+using bootstrap::Secret;
+
 // Equal for equal texts, and different for others; anybody who knows the texts can compute it.
 Secret secret_of(std::string_view purpose, std::string_view text);
 

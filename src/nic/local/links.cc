@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
-#include <cstddef>
 
+#include "base/abstract_name.h"
 #include "base/log.h"
 #include "nic/local/local_lane.h"
 
@@ -16,19 +15,7 @@ namespace {
 constexpr std::uint64_t listener_tag = 0;
 constexpr std::uint64_t process_tag = std::uint64_t{1} << 32;  // and the link: its process has ended
 
-struct LaneName {
-  sockaddr_un address{};
-  socklen_t length = 0;
-
-  explicit LaneName(std::uint8_t slot) {
-    // Abstract: scoped to the network namespace, as the slot is, and freed by the kernel.
-    const std::string name = fmt::format("beeline.local.{}", slot);
-    address.sun_family = AF_UNIX;
-    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
-};
+AbstractName name_of(std::uint8_t slot) { return AbstractName(fmt::format("beeline.local.{}", slot)); }
 
 Descriptor make_socket() {
   return Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -56,7 +43,7 @@ Result<std::unique_ptr<LocalLane>> LocalLane::create(port::Slot slot, Lane rule,
                                                      port::Port& port) {
   Descriptor listener = make_socket(), epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!listener || !epoll) return fail_errno(errno, "cannot make the sockets of the local lane");
-  const LaneName name(slot.value);
+  const AbstractName name = name_of(slot.value);
   if (::bind(listener.get(), name.get(), name.length) != 0 || ::listen(listener.get(), 256) != 0)
     return fail_errno(errno, fmt::format("cannot take the name @beeline.local.{}", slot.value));
   if (!add_to(epoll.get(), listener.get(), listener_tag) || !add_to(port.wait_descriptor(), epoll.get(), 0))
@@ -71,7 +58,7 @@ std::shared_ptr<Link> LocalLane::link_to(std::uint8_t slot) {
     return links_.at(known->second);
   if (links_.size() >= links_max) return nullptr;
   Descriptor socket = make_socket();
-  const LaneName name(slot);
+  const AbstractName name = name_of(slot);
   if (!socket || ::connect(socket.get(), name.get(), name.length) != 0) return nullptr;
   const auto process = process_of(socket.get());
   if (!process) return nullptr;

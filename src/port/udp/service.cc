@@ -1,28 +1,17 @@
 #include "port/udp/service.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <string>
+
+#include "base/abstract_name.h"
 
 namespace beeline::port {
 namespace {
 
-struct ServiceName {
-  sockaddr_un address{};
-  socklen_t length = 0;
-
-  explicit ServiceName(std::uint64_t service_id) {
-    const std::string name = fmt::format("beeline.4791.service.{:016x}", service_id);
-    address.sun_family = AF_UNIX;
-    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
-};
+AbstractName name_of(std::uint64_t service_id) {
+  return AbstractName(fmt::format("beeline.4791.service.{:016x}", service_id));
+}
 
 Descriptor make_socket() {
   return Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -33,7 +22,7 @@ Descriptor make_socket() {
 Result<ServiceReservation> ServiceReservation::reserve(std::uint64_t service_id) {
   Descriptor socket = make_socket();
   if (!socket) return fail_errno(errno, "cannot make a Unix socket for a service");
-  const ServiceName name(service_id);
+  const AbstractName name = name_of(service_id);
   if (::bind(socket.get(), name.get(), name.length) == 0) return ServiceReservation(std::move(socket));
   if (errno == EADDRINUSE)
     return fail(Errc::in_use, "service {:#018x} (port {}) has a listener on this host already", service_id,
@@ -49,7 +38,7 @@ Result<void> ServiceReservation::serve() {
 // Nobody ever accepts: when the queue is full, the kernel says EAGAIN, and that is as good an answer.
 bool service_is_served(std::uint64_t service_id) {
   const Descriptor socket = make_socket();
-  const ServiceName name(service_id);
+  const AbstractName name = name_of(service_id);
   return socket && (::connect(socket.get(), name.get(), name.length) == 0 || errno == EAGAIN);
 }
 

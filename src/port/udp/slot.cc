@@ -3,18 +3,10 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <string>
 
 namespace beeline::port {
 
-SlotName::SlotName(Slot slot) {
-  // Abstract: the first byte of the path is zero, and the length counts.
-  const std::string name = fmt::format("beeline.4791.{}", slot.value);
-  address.sun_family = AF_UNIX;
-  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-  length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-}
+SlotName::SlotName(Slot slot) : AbstractName(fmt::format("beeline.4791.{}", slot.value)) {}
 
 Result<ClaimedSlot> claim_slot() {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

@@ -11,9 +11,7 @@
 // stock kernel, net.unix.max_dgram_qlen).
 #pragma once
 
-#include <sys/socket.h>
-#include <sys/un.h>
-
+#include "base/abstract_name.h"
 #include "base/descriptor.h"
 #include "base/result.h"
 #include "port/port.h"
@@ -22,12 +20,8 @@ namespace beeline::port {
 
 inline constexpr int slot_count = 256;
 
-struct SlotName {
-  sockaddr_un address{};
-  socklen_t length = 0;
-
+struct SlotName : AbstractName {
   explicit SlotName(Slot slot);
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
 struct ClaimedSlot {
