@@ -27,9 +27,9 @@ endif()
 # beeline_folder(NAME [DEPS lib…] [LIBS external…])
 #   One static library beeline_NAME of every *.cc below the current folder, and,
 #   where there are *_test.cc files, one test program NAME_test of those.
-#   SERIAL: no other test may run beside these. DEPS are other folders by their short names; LIBS anything CMake can link.
+#   SERIAL: no other test may run beside these. HEAVY: as in beeline_test. DEPS are other folders by their short names; LIBS anything CMake can link.
 function(beeline_folder name)
-  cmake_parse_arguments(ARG "SERIAL" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;HEAVY" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
@@ -43,27 +43,30 @@ function(beeline_folder name)
     target_link_libraries(beeline_${name} INTERFACE beeline_flags ${ARG_DEPS} ${ARG_LIBS})
   endif()
   if(BEELINE_TESTS AND tests)
-    set(serial)
-    if(ARG_SERIAL)
-      set(serial SERIAL)
-    endif()
-    beeline_test(${name}_test ${serial} SOURCES ${tests} LIBS beeline_${name} ${ARG_TEST_LIBS})
+    set(kind)
+    foreach(property SERIAL HEAVY)
+      if(ARG_${property})
+        list(APPEND kind ${property})
+      endif()
+    endforeach()
+    beeline_test(${name}_test ${kind} SOURCES ${tests} LIBS beeline_${name} ${ARG_TEST_LIBS})
   endif()
 endfunction()
 
 # beeline_test(NAME SOURCES file… LIBS target…): a GoogleTest program; ctest
-# sees each of its cases by name.
+# sees each of its cases by name. HEAVY: running it takes longer than compiling it.
 function(beeline_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;HEAVY" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 900)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  # Compiling a test takes longer than running it; what it tests is optimised, and looked at by every
+  # Compiling most tests takes longer than running them; what they test is optimised, and looked at by every
   # sanitizer, in full.
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} beeline_flags GTest::gtest GTest::gmock GTest::gtest_main)
   if(BEELINE_SANITIZE)
-    target_compile_options(${name} PRIVATE -O0 -g1 -fno-sanitize=fuzzer-no-link,undefined)
+    target_compile_options(${name} PRIVATE $<IF:$<BOOL:${ARG_HEAVY}>,-O1,-O0> -g1
+                           -fno-sanitize=fuzzer-no-link,undefined)
   else()
     target_compile_options(${name} PRIVATE -O1 -g1)
   endif()

@@ -209,18 +209,20 @@ std::size_t CardImpl::send_room(QueuePair* qp) {
 proto::PostResult CardImpl::post_send(QueuePair* qp, const proto::SendWr& request) {
   proto::PostResult result;
   proto::LaneState lane;
+  bool flushed = false;
   {
     const std::lock_guard lock(qp->mutex);
     const TimePoint now = port_->now();
     result = qp->protocol.post_send(now, request);
     lane = qp->protocol.lane();
     if (lane == proto::LaneState::local) lane_->settle(*qp, now);
+    flushed = qp->protocol.has_completions();  // in the error state, whatever the lane
   }
   if (result != proto::PostResult::ok) return result;
-  if (lane == proto::LaneState::undecided)
-    lane_->request(*qp);
-  else if (lane == proto::LaneState::wire)
+  if (lane == proto::LaneState::wire || flushed)
     engine_.serve(*qp);
+  else if (lane == proto::LaneState::undecided)
+    lane_->request(*qp);
   return result;
 }
 

@@ -65,7 +65,7 @@ class Management {
     std::vector<std::byte> bytes;
   };
   static constexpr std::size_t waiting_max = 256;
-  static constexpr Duration wait_for_listener = 500ms;
+  static constexpr Duration wait_for_listener = 2s;
   static constexpr Duration look_again = 10ms;
 
   Bytes mad_of(const port::InPacket& datagram) const;

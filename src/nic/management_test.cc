@@ -174,7 +174,7 @@ TEST_F(ManagementTest, AServiceThatNobodyHasIsRefusedAfterAMoment) {
   inject(req);
   inject(req);  // repeated: it waits already
   EXPECT_TRUE(agent_a_.heard.empty());
-  network_.advance(1s);
+  network_.advance(3s);
   drive();
   ASSERT_EQ(answers().size(), 1u);
   const auto rej = std::get<cm::Rej>(answers()[0]);
@@ -186,7 +186,7 @@ TEST_F(ManagementTest, AServiceThatNobodyHasIsRefusedAfterAMoment) {
   cm::SidrReq sidr;
   sidr.request_id = cm::CommId{0x0100'0006};
   inject(sidr);
-  network_.advance(1s);
+  network_.advance(3s);
   drive();
   ASSERT_EQ(answers().size(), 2u);
   EXPECT_EQ(std::get<cm::SidrRep>(answers()[1]).status, cm::SidrStatus::unsupported);

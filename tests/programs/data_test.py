@@ -57,20 +57,16 @@ class Data(unittest.TestCase):
                 side.file.unlink()
 
     def check_wire(self, service):
-        for make in places():
-            place = make()
-            try:
-                played = self.play(place, service, "wire")
-                for (out, into), lanes in played:
-                    self.assertGreaterEqual(lanes["wire"]["payload_bytes_sent"], out)
-                    self.assertGreaterEqual(lanes["wire"]["payload_bytes_received"], into)
-                    others = [count for name, lane in lanes.items() if name != "wire" for count in lane.values()]
-                    self.assertFalse(any(others), lanes)
-                (server_out, server_in), (client_out, client_in) = (payload for payload, _ in played)
-                self.assertEqual((server_out, server_in), (client_in, client_out))
-                self.assertGreater(client_out, 0)
-            finally:
-                place.close()
+        for place in places():
+            played = self.play(place, service, "wire")
+            for (out, into), lanes in played:
+                self.assertGreaterEqual(lanes["wire"]["payload_bytes_sent"], out)
+                self.assertGreaterEqual(lanes["wire"]["payload_bytes_received"], into)
+                others = [count for name, lane in lanes.items() if name != "wire" for count in lane.values()]
+                self.assertFalse(any(others), lanes)
+            (server_out, server_in), (client_out, client_in) = (payload for payload, _ in played)
+            self.assertEqual((server_out, server_in), (client_in, client_out))
+            self.assertGreater(client_out, 0)
 
     def test_reliable_connections(self):
         self.check_wire("rc")

@@ -2,7 +2,6 @@
 may be felt in the next."""
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -10,7 +9,7 @@ import time
 import unittest
 from pathlib import Path
 
-from place import OneHost, Program, free_port, on_card, pair, run
+from place import STEP_S, OneHost, Program, free_port, on_card, pair, run
 
 PINGPONG = ["ibv_rc_pingpong", "-g", 0, "-n", 100]
 
@@ -103,13 +102,18 @@ class Lives(unittest.TestCase):
         port = free_port()
         endless = ["ib_write_bw", "-d", self.place.device, "-F", "-D", 60, "-p", port]
         server = Program(on_card(*endless))
+        self.addCleanup(server.kill)
         server.await_listening(port)
-        client = Program(on_card(*endless, self.place.address))
-        end = time.monotonic() + 60
-        while "remote address" not in client.output() and time.monotonic() < end and client.process.poll() is None:
+        client = Program(["stdbuf", "-oL", *on_card(*endless, self.place.address)])  # says at once what it says
+        self.addCleanup(client.kill)
+        end = time.monotonic() + STEP_S
+        while "remote address" not in client.output():
+            self.assertIsNone(client.process.poll(), client.output())
+            self.assertLess(time.monotonic(), end, client.output())
             time.sleep(0.05)
-        client.kill(signal.SIGKILL)
-        server.kill(signal.SIGKILL)
+        time.sleep(0.5)  # that was said before the first WRITE
+        client.kill()
+        server.kill()
         pair(self, self.place, self.words)
 
     def test_exit_without_cleaning_up(self):

@@ -1,5 +1,7 @@
 """Where programs of these tests run: this host, or two network namespaces with a cable between them."""
 
+import atexit
+import functools
 import os
 import re
 import shutil
@@ -83,9 +85,6 @@ class OneHost:
     def words(self, _side, words):
         return list(words)
 
-    def close(self):
-        pass
-
 
 class TwoNamespaces:
     name = "two namespaces"
@@ -144,14 +143,16 @@ def device_of(interface, prefix):
     return found[0]
 
 
+@functools.cache
 def places():
-    """Every place that can be made here; says which cannot."""
-    yield OneHost
+    """Every place that can be made here, made once for all tests of a program; says which cannot."""
     against = TwoNamespaces.reason_against()
-    if against is None:
-        yield TwoNamespaces
-    else:
+    if against is not None:
         print(f"not in two namespaces: {against}")
+        return [OneHost()]
+    cable = TwoNamespaces()
+    atexit.register(cable.close)
+    return [OneHost(), cable]
 
 
 _ports = iter(range(21000 + os.getpid() % 400 * 20, 32000))

@@ -11,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-from place import BEELINE, PRELOAD, Program, on_card, run
+from place import BEELINE, PRELOAD, Program, free_port, on_card, run
 
 
 def trees(where):
@@ -77,6 +77,9 @@ class Statuses(Private):
             done = run(BEELINE, "run", *words, env=self.env)
             self.assertEqual(done.returncode, 2)
             self.assertRegex(done.stderr, r"\Abeeline run: .*\n\Z")
+        done = run(BEELINE, "run", "--nonsense", env=self.env)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--nonsense", done.stderr)
         done = run(*on_card("true"), env={**self.env, "BEELINE_PROVIDER": "nonsense"})
         self.assertEqual(done.returncode, 2)
         self.assertIn("BEELINE_PROVIDER", done.stderr)
@@ -95,6 +98,31 @@ class Statuses(Private):
     def test_what_was_preloaded_before_stays(self):
         before = {**self.env, "LD_PRELOAD": "libm.so.6"}
         self.assertEqual(run(*on_card("printenv", "LD_PRELOAD"), env=before).stdout, f"{PRELOAD}:libm.so.6\n")
+
+
+class Reasons(Private):
+    """Verbs hand numbers to programs; BEELINE_LOG=debug says what lies behind them."""
+
+    def test_an_address_without_a_gid(self):
+        port = free_port()
+        words = on_card("ibv_rc_pingpong", "-d", "bee0", "-p", port)
+        server = Program(words, env={**self.env, "BEELINE_LOG": "debug"})
+        self.addCleanup(server.kill)
+        server.await_listening(port)
+        client = run(*words, "127.0.0.1", env=self.env)
+        self.assertNotEqual((client.returncode, server.wait()), (0, 0))
+        self.assertRegex(server.output(), "verbs: .*-g 0")
+
+    @unittest.skipIf(os.geteuid() != 0, "takes a network namespace of its own")
+    def test_the_wire_s_port_is_somebody_else_s(self):
+        squat = ("import os, socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
+                 "s.bind(('127.0.0.1', 4791)); s.set_inheritable(True); os.execvp(sys.argv[1], sys.argv[1:])")
+        words = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, "-c", squat]
+        done = run("unshare", "-n", *words, *on_card("rping", "-s", "-a", "127.0.0.1", "-C", 1),
+                   env={**self.env, "BEELINE_LOG": "debug"})
+        self.assertNotEqual(done.returncode, 0, done)
+        self.assertIn("Address already in use", done.stdout + done.stderr)
+        self.assertRegex(done.stderr, "rdma_cm: .*4791")
 
 
 class Refusals(Private):

@@ -9,6 +9,15 @@
 
 namespace {
 
+// What shell programs end with when they are called wrongly.
+constexpr int bad_use = 2;
+
+// 0 after --help and --version. A command that ends with a status of its own has said why already.
+int tell(const CLI::App& app, const CLI::ParseError& end) {
+  if (dynamic_cast<const CLI::RuntimeError*>(&end) != nullptr) return end.get_exit_code();
+  return app.exit(end) == 0 ? 0 : bad_use;
+}
+
 int run(int argc, char** argv) {
   auto program = beeline::cli::cut_off_program(argc, argv);
   CLI::App app{
@@ -29,7 +38,11 @@ int run(int argc, char** argv) {
   beeline::cli::add_bench(app);
   beeline::cli::add_doctor(app);
   beeline::cli::add_run(app, std::move(program));
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& end) {
+    return tell(app, end);
+  }
   return 0;
 }
 

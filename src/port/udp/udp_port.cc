@@ -472,8 +472,8 @@ Result<std::unique_ptr<Port>> make_udp_port(IcrcCheck icrc, Segmentation segment
     return fail(
         Errc::permission,
         "BEELINE_ICRC=strict: seeing the IP headers of packets takes a raw socket, which this process "
-        "may not open; run as root, give the program CAP_NET_RAW (setcap cap_net_raw+ep), or set "
-        "BEELINE_ICRC=auto");
+        "may not open; run as root, with CAP_NET_RAW (setpriv --inh-caps +net_raw --ambient-caps +net_raw "
+        "does so for any program), or set BEELINE_ICRC=auto");
   BEELINE_TRY(auto hand_over, HandOver::create());
   Descriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno(errno, "cannot make an epoll descriptor");

@@ -92,7 +92,7 @@ void write_device(Writer& out, const nic::Device& device) {
   out.file(self / "sys_image_guid", guid_text(device.guid));
   out.file(self / "node_desc", device.name);
   out.file(self / "fw_ver", "beeline-0.1");
-  out.file(self / "hw_rev", "0x0");
+  out.file(self / "hw_rev", "0x1");
   out.file(self / "hca_type", "beeline");
   out.file(self / "board_id", "beeline");
   out.link(self / "device", fs::path("../../../") / device.name);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "base/log.h"
 #include "base/random.h"
 #include "preload/ucma/user_memory.h"
 namespace beeline::preload::ucma {
@@ -214,13 +215,26 @@ void Host::part() {
 
 // --- addresses and ports ---
 
+// Programs see a number only; BEELINE_LOG=debug shows the sentence.
+int Host::open_management(const IpAddress& local) {
+  const auto opened = card_.open_management(local);
+  if (opened) return 0;
+  logger()->debug("rdma_cm: {}", opened.error().message);
+  return opened.error().code == Errc::in_use ? -EADDRINUSE : -EADDRNOTAVAIL;
+}
+
 int Host::open_address(const Endpoint& source) {
   if (!source.is_wildcard())
-    return device_with(card_, source.address) && card_.open_management(source.address) ? 0 : -EADDRNOTAVAIL;
-  int opened = 0;
+    return device_with(card_, source.address) ? open_management(source.address) : -EADDRNOTAVAIL;
+  bool opened = false;
+  int error = -EADDRNOTAVAIL;
   for (const nic::Device& device : card_.devices())
-    for (const Gid& gid : device.gids) opened += card_.open_management(gid) ? 1 : 0;
-  return opened > 0 ? 0 : -EADDRNOTAVAIL;
+    for (const Gid& gid : device.gids)
+      if (const int refused = open_management(gid); refused == 0)
+        opened = true;
+      else
+        error = refused;
+  return opened ? 0 : error;
 }
 
 bool Host::collides(const Identifier& identifier, const Endpoint& source) const {
@@ -299,7 +313,7 @@ int Host::resolve(File& file, std::uint32_t number, const std::optional<Endpoint
     if (error != 0 && error != -EINVAL) return error;  // EINVAL: bound already
   }
   const Route route = route_to(destination);
-  if (route.error == 0) (void)card_.open_management(route.source.address);
+  const int opened = route.error == 0 ? open_management(route.source.address) : route.error;
   const std::lock_guard lock(mutex_);
   int error = 0;
   Identifier* identifier = find(file, number, error);
@@ -311,10 +325,11 @@ int Host::resolve(File& file, std::uint32_t number, const std::optional<Endpoint
     source = route.source;
     source.port = port != 0 ? port : draw_ephemeral_port();
   }
-  const int failure = free_choice ? route.error : 0;
-  const auto place = failure == 0 ? device_with(card_, source.address) : std::nullopt;
-  if (!place) {
-    post(*identifier, EventType::address_error, static_cast<std::uint32_t>(failure != 0 ? failure : -ENODEV));
+  const auto place = device_with(card_, source.address);
+  const bool routed = !free_choice || route.error == 0;
+  const int failure = routed && !place ? -ENODEV : free_choice ? opened : 0;
+  if (failure != 0) {
+    post(*identifier, EventType::address_error, static_cast<std::uint32_t>(failure));
     return 0;
   }
   identifier->source = source;

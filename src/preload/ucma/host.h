@@ -76,6 +76,7 @@ class Host final : public nic::ManagementAgent {
   bool collides(const Identifier& identifier, const Endpoint& source) const;
   std::shared_ptr<port::ServiceReservation> own_reservation(std::uint64_t service_id) const;
   int open_address(const Endpoint& source);
+  int open_management(const IpAddress& local);
 
   Identifier& make(File& file);
   Identifier* find(const File& file, std::uint32_t number, int& error);

@@ -151,6 +151,8 @@ TEST_P(Failures, AVanishedPeerExceedsTheRetries) {
   EXPECT_EQ(completions[0].status, IBV_WC_RETRY_EXC_ERR);
   EXPECT_EQ(completions[1].wr_id, 2u);
   EXPECT_EQ(completions[1].status, IBV_WC_WR_FLUSH_ERR);
+  ASSERT_EQ(second.post(a), 0) << "now surely in ERR";
+  EXPECT_EQ(a.wait(1)[0].status, IBV_WC_WR_FLUSH_ERR);
 }
 
 TEST_P(Failures, CompletionsOfADestroyedQueuePairAreGone) {

@@ -8,13 +8,13 @@ namespace beeline::verbs::soft {
 
 ibv_ah* SoftProvider::create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   if (!holds(pd) || attr->port_num != 1) return fail_null<ibv_ah>(EINVAL);
-  nic::AddressVector address;
-  if (const int error = to_address(*attr, address); error != 0) return fail_null<ibv_ah>(error);
+  const auto address = to_address(*attr);
+  if (!address) return fail_null<ibv_ah>(note(address.error()));
   if (address_handles_.fetch_add(1) >= card_.limits().address_handles) {
     --address_handles_;
     return fail_null<ibv_ah>(ENOMEM);
   }
-  const auto path = card_.resolve_path(mine(pd)->owner->device_index, address);
+  const auto path = card_.resolve_path(mine(pd)->owner->device_index, *address);
   if (!path) {
     --address_handles_;
     return fail_null<ibv_ah>(note(path.error()));

@@ -19,16 +19,16 @@ unsigned from_access(proto::Access access);
 std::optional<proto::QpState> to_state(ibv_qp_state state);
 ibv_qp_state from_state(proto::QpState state);
 
-// An address vector or handle: 0 or an errno value.
-int to_address(const ibv_ah_attr& attr, nic::AddressVector& out);
+// An address vector or handle (convert_qp.cc).
+Result<nic::AddressVector> to_address(const ibv_ah_attr& attr);
 
-// What one ibv_modify_qp asks of the card (convert_qp.cc). Converting fails with an errno value.
+// What one ibv_modify_qp asks of the card (convert_qp.cc).
 struct Modification {
   proto::QpAttr attributes;
   std::uint32_t mask = 0;
   nic::AddressVector address;
 };
-int to_modification(const ibv_qp_attr& attr, int mask, Modification& out);
+Result<Modification> to_modification(const ibv_qp_attr& attr, int mask);
 void from_attributes(const proto::QpAttr& attributes, const nic::AddressVector& address, ibv_qp_attr& out);
 
 std::optional<proto::QpType> to_service(ibv_qp_type type);

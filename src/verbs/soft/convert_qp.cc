@@ -43,60 +43,72 @@ constexpr int mask_offered = IBV_QP_STATE | IBV_QP_CUR_STATE | IBV_QP_EN_SQD_ASY
 static_assert(proto::attr::state == IBV_QP_STATE && proto::attr::address_vector == IBV_QP_AV &&
               proto::attr::destination_qp == IBV_QP_DEST_QPN && proto::attr::sq_psn == IBV_QP_SQ_PSN);
 
-int convert_states(const ibv_qp_attr& attr, int mask, proto::QpAttr& out) {
+tl::unexpected<Error> invalid(std::string_view attribute, unsigned value) {
+  return fail(Errc::invalid_argument, "{} {:#x} has no meaning for this card", attribute, value);
+}
+
+Result<void> convert_states(const ibv_qp_attr& attr, int mask, proto::QpAttr& out) {
   if (mask & IBV_QP_STATE) {
     const auto state = to_state(attr.qp_state);
-    if (!state) return EINVAL;
+    if (!state) return invalid("qp_state", static_cast<unsigned>(attr.qp_state));
     out.state = *state;
   }
   if (mask & IBV_QP_CUR_STATE) {
     const auto state = to_state(attr.cur_qp_state);
-    if (!state) return EINVAL;
+    if (!state) return invalid("cur_qp_state", attr.cur_qp_state);
     out.current_state = *state;
   }
-  return 0;
+  return {};
 }
 
 // Fields of the wire are narrower than those of the struct.
-bool fits(const ibv_qp_attr& attr, int mask) {
-  if ((mask & IBV_QP_PORT) && attr.port_num != 1) return false;
-  if ((mask & IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) return false;
-  if ((mask & IBV_QP_TIMEOUT) && attr.timeout > 31) return false;
-  if ((mask & IBV_QP_RETRY_CNT) && attr.retry_cnt > 7) return false;
-  if ((mask & IBV_QP_RNR_RETRY) && attr.rnr_retry > 7) return false;
-  if ((mask & IBV_QP_MIN_RNR_TIMER) && attr.min_rnr_timer > 31) return false;
-  if ((mask & IBV_QP_DEST_QPN) && attr.dest_qp_num > 0xFFFFFF) return false;
-  return true;
+Result<void> check_ranges(const ibv_qp_attr& attr, int mask) {
+  if ((mask & IBV_QP_PORT) && attr.port_num != 1) return invalid("port_num", attr.port_num);
+  if ((mask & IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) return invalid("pkey_index", attr.pkey_index);
+  if ((mask & IBV_QP_TIMEOUT) && attr.timeout > 31) return invalid("timeout", attr.timeout);
+  if ((mask & IBV_QP_RETRY_CNT) && attr.retry_cnt > 7) return invalid("retry_cnt", attr.retry_cnt);
+  if ((mask & IBV_QP_RNR_RETRY) && attr.rnr_retry > 7) return invalid("rnr_retry", attr.rnr_retry);
+  if ((mask & IBV_QP_MIN_RNR_TIMER) && attr.min_rnr_timer > 31)
+    return invalid("min_rnr_timer", attr.min_rnr_timer);
+  if ((mask & IBV_QP_DEST_QPN) && attr.dest_qp_num > 0xFFFFFF)
+    return invalid("dest_qp_num", attr.dest_qp_num);
+  return {};
 }
 
 }  // namespace
 
-int to_address(const ibv_ah_attr& attr, nic::AddressVector& out) {
-  if (attr.is_global == 0) return EINVAL;  // RoCE addresses are GIDs
-  if (attr.port_num != 0 && attr.port_num != 1) return EINVAL;
+Result<nic::AddressVector> to_address(const ibv_ah_attr& attr) {
+  if (attr.is_global == 0)
+    return fail(Errc::invalid_argument,
+                "an address without a GID (is_global is 0): RoCE has no other addresses; give the program a "
+                "GID index (ibv_*_pingpong: -g 0)");
+  if (attr.port_num != 0 && attr.port_num != 1) return invalid("port_num of the address", attr.port_num);
+  nic::AddressVector out;
   out.gid_index = attr.grh.sgid_index;
   out.destination = to_gid(attr.grh.dgid);
   out.traffic_class = attr.grh.traffic_class;
   out.hop_limit = attr.grh.hop_limit == 0 ? 64 : attr.grh.hop_limit;
-  return 0;
+  return out;
 }
 
-int to_modification(const ibv_qp_attr& attr, int mask, Modification& out) {
-  if ((mask & ~mask_offered) != 0) return EOPNOTSUPP;
-  if (!fits(attr, mask)) return EINVAL;
+Result<Modification> to_modification(const ibv_qp_attr& attr, int mask) {
+  if (const int foreign = mask & ~mask_offered; foreign != 0)
+    return fail(Errc::unsupported, "attributes that the card does not change (mask {:#x})", foreign);
+  BEELINE_TRY_VOID(check_ranges(attr, mask));
+  Modification out;
   proto::QpAttr& to = out.attributes;
   out.mask = static_cast<std::uint32_t>(mask);
-  if (const int error = convert_states(attr, mask, to); error != 0) return error;
+  BEELINE_TRY_VOID(convert_states(attr, mask, to));
   if (mask & IBV_QP_AV) {
-    if (const int error = to_address(attr.ah_attr, out.address); error != 0) return error;
+    BEELINE_TRY(out.address, to_address(attr.ah_attr));
   }
   if (mask & IBV_QP_PATH_MTU) {
     to.path_mtu_bytes = mtu_bytes(attr.path_mtu);
-    if (to.path_mtu_bytes == 0) return EINVAL;
+    if (to.path_mtu_bytes == 0) return invalid("path_mtu", attr.path_mtu);
   }
   if (mask & IBV_QP_ACCESS_FLAGS) {
     const auto access = to_access(attr.qp_access_flags);
-    if (!access) return EINVAL;
+    if (!access) return invalid("qp_access_flags", attr.qp_access_flags);
     to.access = *access;
   }
   to.qkey = attr.qkey;
@@ -110,7 +122,7 @@ int to_modification(const ibv_qp_attr& attr, int mask, Modification& out) {
   to.timeout = attr.timeout;
   to.retry_count = attr.retry_cnt;
   to.rnr_retry = attr.rnr_retry;
-  return 0;
+  return out;
 }
 
 void from_attributes(const proto::QpAttr& attributes, const nic::AddressVector& address, ibv_qp_attr& out) {

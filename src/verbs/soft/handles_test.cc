@@ -208,6 +208,8 @@ TEST_F(Handles, AWorkRequestNeedsAHandleOfItsDomain) {
   ibv_send_wr* bad = nullptr;
   request.wr.wr.ud = {nullptr, b->qp->qp_num, qkey};
   EXPECT_EQ(ibv_post_send(a->qp, &request.wr, &bad), EINVAL);
+  request.wr.wr.ud.ah = reinterpret_cast<ibv_ah*>(std::uintptr_t{0x10});
+  EXPECT_EQ(ibv_post_send(a->qp, &request.wr, &bad), EINVAL) << "an address where nothing is";
   request.wr.wr.ud.ah = b->ah;
   EXPECT_EQ(ibv_post_send(a->qp, &request.wr, &bad), EINVAL);
   request.wr.wr.ud = {a->ah, 0x1000000, qkey};

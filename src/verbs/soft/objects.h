@@ -110,6 +110,7 @@ struct Qp : ibv_qp_ex {
   Context* owner = nullptr;
   nic::Card* card = nullptr;
   Pd* home = nullptr;
+  mutable std::atomic<const ibv_ah*> known_ah{nullptr};  // the last one that was posted with
   nic::QueuePair* pair = nullptr;
   proto::QpType service{};
   bool has_shared_queue = false;

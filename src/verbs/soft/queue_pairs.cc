@@ -129,10 +129,10 @@ ibv_qp* SoftProvider::create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* at
 
 int SoftProvider::modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   if (!holds(qp)) return EINVAL;
-  Modification change;
-  if (const int error = to_modification(*attr, mask, change); error != 0) return error;
-  const auto modified = card_.modify_qp(mine(qp)->pair, change.attributes, change.mask,
-                                        (mask & IBV_QP_AV) != 0 ? &change.address : nullptr);
+  const auto change = to_modification(*attr, mask);
+  if (!change) return note(change.error());
+  const auto modified = card_.modify_qp(mine(qp)->pair, change->attributes, change->mask,
+                                        (mask & IBV_QP_AV) != 0 ? &change->address : nullptr);
   if (!modified) return note(modified.error());
   if ((mask & IBV_QP_STATE) != 0) qp->state = attr->qp_state;
   return 0;

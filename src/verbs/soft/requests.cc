@@ -24,12 +24,26 @@ int set_flags(unsigned send_flags, proto::SendWr& out) {
   return 0;
 }
 
+namespace {
+
+// Whether it is one at all: a pointer may be anything. One that the queue pair has used before need not be
+// looked up again.
+bool is_address_handle(const Qp& qp, ibv_ah* ah) {
+  if (ah == nullptr) return false;
+  if (qp.known_ah.load(std::memory_order_relaxed) == ah) return bool(mine(ah)->alive);
+  if (!qp.owner->provider->holds(ah)) return false;
+  qp.known_ah.store(ah, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace
+
 // A handle of another protection domain is not this queue pair's to use (IBTA vol. 1, 10.2.2).
 int set_target(const Qp& qp, ibv_ah* ah, std::uint32_t remote_qpn, std::uint32_t remote_qkey,
                proto::DatagramTarget& out) {
-  if (ah == nullptr || remote_qpn > 0xFFFFFF) return EINVAL;
+  if (remote_qpn > 0xFFFFFF || !is_address_handle(qp, ah)) return EINVAL;
   const Ah& handle = *mine(ah);
-  if (!handle.alive || handle.home != qp.home) return EINVAL;
+  if (handle.home != qp.home) return EINVAL;
   out.path = handle.path;
   out.remote_qpn = Qpn{remote_qpn};
   out.remote_qkey = remote_qkey;
