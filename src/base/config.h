@@ -24,8 +24,7 @@ struct Config {
   // BEELINE_LANE=auto|wire|local: how RC traffic between processes of one host and user goes. wire: as
   // packets too. local: through shared memory, and nothing else will do. auto: through shared memory if both
   // ends can.
-  // (Shared memory is young: whoever wants it says so, on both ends.)
-  Lane lane = Lane::wire;
+  Lane lane = Lane::automatic;
   // BEELINE_PROVIDER=auto|soft|system
   Provider provider = Provider::automatic;
   // BEELINE_ICRC=auto|plain|strict: strict sees received IPv4 headers (a raw socket: CAP_NET_RAW) and checks

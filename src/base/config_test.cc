@@ -19,7 +19,7 @@ Result<Config> parse(const std::map<std::string, std::string, std::less<>>& vari
 TEST(Config, DefaultsStandWithoutVariables) {
   const auto config = parse({});
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->lane, Lane::wire);
+  EXPECT_EQ(config->lane, Lane::automatic);
   EXPECT_EQ(config->operation_timeout, 30min);
   EXPECT_FALSE(config->gid_index);
 }
@@ -54,7 +54,7 @@ TEST(Config, EveryVariableOfTheTableIsRead) {
 TEST(Config, AnEmptyVariableCountsAsUnset) {
   const auto config = parse({{"BEELINE_LANE", ""}});
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->lane, Lane::wire);
+  EXPECT_EQ(config->lane, Lane::automatic);
 }
 
 TEST(Config, ABadValueIsNamedWithItsVariable) {

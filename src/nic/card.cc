@@ -53,7 +53,7 @@ Result<void> CardImpl::start(const Config& config, bool progress_thread) {
 CardImpl::~CardImpl() {
   if (abandoned_) return;
   thread_.reset();
-  if (const CardCounters counted = counters(); counted.received + counted.sent != 0)
+  if (const CardCounters counted = counters(); has_moved_anything(counted))
     logger()->debug("the card, as it ends: {}", describe(counted, port_counters()));
   while (!queue_pairs_.empty()) (void)destroy_qp(queue_pairs_.begin()->first);
 }

@@ -4,11 +4,19 @@
 
 namespace beeline::nic {
 
+bool has_moved_anything(const CardCounters& counters) {
+  return counters.received + counters.sent + counters.local_payload_sent + counters.local_payload_received !=
+         0;
+}
+
 std::string describe(const CardCounters& counters, const port::PortCounters& port) {
   std::string text = fmt::format("{} packets received ({} bytes), {} sent ({} bytes)", counters.received,
                                  counters.wire_payload_received, counters.sent, counters.wire_payload_sent);
   if (port.trains_sent != 0)
     text += fmt::format("; {} of those sent left in {} trains", port.packets_in_trains, port.trains_sent);
+  if (counters.local_payload_sent + counters.local_payload_received != 0)
+    text += fmt::format("; through shared memory {} bytes received, {} sent", counters.local_payload_received,
+                        counters.local_payload_sent);
   for (const auto& [what, count] :
        {std::pair("with a wrong ICRC", counters.icrc_bad), std::pair("malformed", counters.malformed),
         std::pair("for no queue pair here", counters.no_queue_pair),

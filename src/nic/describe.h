@@ -7,7 +7,9 @@
 
 namespace beeline::nic {
 
-// "received 120 packets (…), sent 118 (…)": what is zero and would mean trouble is left out.
+bool has_moved_anything(const CardCounters& counters);
+
+// "120 packets received (…), 118 sent (…)": what is zero and would mean trouble is left out.
 std::string describe(const CardCounters& counters, const port::PortCounters& port = {});
 
 }  // namespace beeline::nic

@@ -19,6 +19,16 @@ TEST(Describe, NamesTroubleOnlyWhereThereIsSome) {
       "full");
 }
 
+TEST(Describe, SaysWhatWentThroughSharedMemory) {
+  CardCounters counters;
+  EXPECT_FALSE(has_moved_anything(counters));
+  counters.local_payload_sent = 12;
+  EXPECT_TRUE(has_moved_anything(counters));
+  EXPECT_EQ(
+      describe(counters),
+      "0 packets received (0 bytes), 0 sent (0 bytes); through shared memory 0 bytes received, 12 sent");
+}
+
 TEST(Describe, SaysHowManyPacketsLeftInTrains) {
   CardCounters counters;
   counters.sent = 9;

@@ -242,8 +242,8 @@ QueuePair::Step QueuePair::step_local(TimePoint now) {
 bool QueuePair::has_local_work() const { return parts_->local && parts_->local->has_work(); }
 bool QueuePair::take_waited_for() { return std::exchange(parts_->waited_for, false); }
 bool QueuePair::take_published() { return std::exchange(parts_->published, false); }
-void QueuePair::lose_local_peer() {
-  if (parts_->local) parts_->local->lose_peer();
+void QueuePair::lose_local_peer(TimePoint now) {
+  if (parts_->local) parts_->local->lose_peer(now);
 }
 TimePoint QueuePair::next_local_timeout() const {
   return parts_->local ? parts_->local->next_timeout() : TimePoint::never();

@@ -173,7 +173,7 @@ class QueuePair {
   // True once after a post has put something where the peer sees it.
   bool take_published();
   // The peer's process is gone.
-  void lose_local_peer();
+  void lose_local_peer(TimePoint now);
   TimePoint next_local_timeout() const;
   // Payload bytes that the local lane has carried, ever.
   std::uint64_t local_bytes_sent() const;

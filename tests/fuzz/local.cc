@@ -70,7 +70,8 @@ class Harness {
       collect();
     }
     // However mad the peer: once it is gone, everything that was posted ends.
-    qp_.lose_local_peer();
+    qp_.lose_local_peer(now_);
+    now_ = now_ + Duration{std::int64_t{1} << 40};
     for (int i = 0; i < 1000 && qp_.step_local(now_).more; ++i) collect();
     collect();
     BEELINE_CHECK(completed_ == posted_);

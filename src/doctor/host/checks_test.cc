@@ -203,6 +203,11 @@ const std::vector<Flip>& flips() {
        bare_host,
        {command("nft list ruleset",
                 "chain input { type filter hook input priority 0; policy drop; tcp dport 22 accept }")}},
+      {"path.firewall",
+       bare_host,
+       {command(
+           "nft list ruleset",
+           "chain input {\n type filter hook input priority 0; policy accept;\n udp dport 4791 drop\n}")}},
       {"path.port_4791",
        bare_host,
        {file("/proc/net/udp", " sl local_address\n 1: 00000000:12B7 00000000:0000 07\n")}},

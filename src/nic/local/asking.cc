@@ -42,6 +42,16 @@ bool is_of_this_host(const IpAddress& address) {
   return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
 }
 
+// Whether both know each other as the ends of one connection. Where they do not, packets show what comes of
+// it.
+bool agrees(const QueuePair& qp, const Message& ask) {
+  const proto::QpAttr& own = qp.protocol.attributes();
+  const bool sends = qp.protocol.state() >= proto::QpState::rts;  // only then its first PSN is known
+  return own.destination == ask.from && qp.route.known && qp.route.local == ask.to_gid &&
+         qp.route.remote == ask.from_gid && own.rq_psn == ask.first_psn &&
+         (!sends || own.sq_psn == ask.expected_psn);
+}
+
 TimePoint patience_ends(const proto::QpAttr& attributes, TimePoint now) {
   if (attributes.timeout == 0) return TimePoint::never();
   const Duration once{std::int64_t{4096} << attributes.timeout};
@@ -107,6 +117,8 @@ void LocalLane::ask(QueuePair& qp, TimePoint now) {
   message.id = qp.local->ask_id;
   message.from = qp.qpn;
   message.to = qp.protocol.attributes().destination;
+  message.first_psn = qp.protocol.attributes().sq_psn;
+  message.expected_psn = qp.protocol.attributes().rq_psn;
   message.from_gid = qp.route.local;
   message.to_gid = qp.route.remote;
   // A full socket: its owner has much to read yet.
@@ -188,9 +200,7 @@ Verdict LocalLane::judge(const std::shared_ptr<Link>& link, const Message& ask, 
   if (state > proto::QpState::sqd) return Verdict::absent;
   if (lane == proto::LaneState::wire || lane == proto::LaneState::local) return Verdict::refused;
   if (state < proto::QpState::rtr) return Verdict::not_yet;
-  if (qp.protocol.attributes().destination != ask.from || !qp.route.known || qp.route.local != ask.to_gid ||
-      qp.route.remote != ask.from_gid)
-    return Verdict::refused;
+  if (!agrees(qp, ask)) return Verdict::refused;
   if (lane == proto::LaneState::asking && qp.qpn < ask.from) return Verdict::crossed;
   auto memory = SharedMemory::adopt(std::move(rings), sizeof(proto::local::SharedPair));
   if (!memory) return Verdict::refused;

@@ -143,7 +143,7 @@ void LocalLane::lose(const std::shared_ptr<Link>& link, TimePoint now) {
     }
     {
       const std::lock_guard lock(qp->mutex);
-      qp->protocol.lose_local_peer();
+      qp->protocol.lose_local_peer(now);
     }
     more_ |= step(*qp, now);
   }

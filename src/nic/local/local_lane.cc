@@ -24,6 +24,14 @@ void LocalLane::add(QueuePair& qp) {
   queue_pairs_.emplace(qp.qpn.value, &qp);
 }
 
+// What the peer had put into the ring is executed, as what a card has received would be.
+void LocalLane::serve_what_came(QueuePair& qp) {
+  constexpr int steps = 4;  // enough for a ring full of small messages
+  bool more = true;
+  for (int i = 0; more && i < steps; ++i) more = qp.protocol.step_local(port_.now()).more;
+  settle(qp, port_.now());
+}
+
 void LocalLane::remove(QueuePair& qp) {
   {
     const std::lock_guard lock(requests_mutex_);
@@ -32,6 +40,7 @@ void LocalLane::remove(QueuePair& qp) {
   const std::lock_guard lock(mutex_);
   const std::lock_guard inner(qp.mutex);
   if (queue_pairs_.erase(qp.qpn.value) == 0) return;
+  if (qp.local != nullptr && qp.local->active) serve_what_came(qp);
   detach(qp);
   gone_.sent += qp.protocol.local_bytes_sent();
   gone_.received += qp.protocol.local_bytes_received();

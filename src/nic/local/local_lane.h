@@ -99,6 +99,7 @@ class LocalLane {
   // local_lane.cc: rounds
   bool round(bool links_too);
   bool step(QueuePair& qp, TimePoint now);
+  void serve_what_came(QueuePair& qp);
   void run_timers(TimePoint now);
 
   // asking.cc: which lane a queue pair takes

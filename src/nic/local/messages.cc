@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint32_t magic = 0x4265654C;  // "BeeL"
 // Of the messages and of what is shared (proto/local/shared_pair.h): whoever has another uses the wire.
-constexpr std::uint8_t version = 1;
+constexpr std::uint8_t version = 2;
 
 }  // namespace
 
@@ -24,6 +24,8 @@ MessageBytes encode(const Message& message) {
   store_be32(p + 28, message.to.value);
   std::memcpy(p + 32, message.from_gid.bytes.data(), 16);
   std::memcpy(p + 48, message.to_gid.bytes.data(), 16);
+  store_be32(p + 64, message.first_psn.value);
+  store_be32(p + 68, message.expected_psn.value);
   return bytes;
 }
 
@@ -46,6 +48,8 @@ std::optional<Message> decode(Bytes bytes) {
   message.to.value = load_be32(p + 28);
   std::memcpy(message.from_gid.bytes.data(), p + 32, 16);
   std::memcpy(message.to_gid.bytes.data(), p + 48, 16);
+  message.first_psn = Psn{load_be32(p + 64) & Psn::mask};
+  message.expected_psn = Psn{load_be32(p + 68) & Psn::mask};
   return message;
 }
 

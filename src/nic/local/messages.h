@@ -32,14 +32,15 @@ enum class Verdict : std::uint8_t {
 
 struct Message {
   Kind kind{};
-  Verdict verdict{};           // of an answer
-  std::uint64_t id = 0;        // of an ask, and its answer; of a hello: the number
-  std::uint64_t address = 0;   // of a hello: where the number lies
-  Qpn from{}, to{};            // of an ask
-  IpAddress from_gid, to_gid;  // likewise: both must agree about who is connected to whom
+  Verdict verdict{};            // of an answer
+  std::uint64_t id = 0;         // of an ask, and its answer; of a hello: the number
+  std::uint64_t address = 0;    // of a hello: where the number lies
+  Qpn from{}, to{};             // of an ask
+  IpAddress from_gid, to_gid;   // likewise: both must agree about who is connected to whom,
+  Psn first_psn, expected_psn;  // and, as packets would have to, about where the asker's and its peer's begin
 };
 
-inline constexpr std::size_t message_bytes = 64;
+inline constexpr std::size_t message_bytes = 72;
 using MessageBytes = std::array<std::byte, message_bytes>;
 
 MessageBytes encode(const Message& message);

@@ -15,6 +15,8 @@ Message an_ask() {
   ask.to = Qpn{0x120405};
   ask.from_gid = IpAddress::v4(10, 0, 0, 1);
   ask.to_gid = IpAddress::v4(10, 0, 0, 2);
+  ask.first_psn = Psn{0xFFFFFE};
+  ask.expected_psn = Psn{7};
   return ask;
 }
 
@@ -27,6 +29,8 @@ TEST(LaneMessages, ComeOutAsTheyWentIn) {
   EXPECT_EQ(ask->to, an_ask().to);
   EXPECT_EQ(ask->from_gid, an_ask().from_gid);
   EXPECT_EQ(ask->to_gid, an_ask().to_gid);
+  EXPECT_EQ(ask->first_psn, an_ask().first_psn);
+  EXPECT_EQ(ask->expected_psn, an_ask().expected_psn);
   Message answer;
   answer.kind = Kind::answer;
   answer.verdict = Verdict::crossed;
@@ -37,7 +41,7 @@ TEST(LaneMessages, OfAnotherVersionSizeOrKindAreRefused) {
   const MessageBytes good = encode(an_ask());
   EXPECT_FALSE(decode(Bytes(good).first(message_bytes - 1)));
   EXPECT_FALSE(decode(Bytes{}));
-  for (const auto& [place, value] : {std::pair{0, 0}, {4, 2}, {5, 0}, {5, 5}, {6, 1}}) {
+  for (const auto& [place, value] : {std::pair{0, 0}, {4, 1}, {5, 0}, {5, 5}, {6, 1}}) {
     MessageBytes bad = good;
     bad[static_cast<std::size_t>(place)] = std::byte{static_cast<std::uint8_t>(value)};
     EXPECT_FALSE(decode(bad)) << place << " " << value;

@@ -19,10 +19,10 @@ bool Lane::post(TimePoint now) {
 bool Lane::step(TimePoint now) {
   // Looked at first: whatever the peer did before it closed can be seen then.
   const bool closed = theirs_.closed.load(std::memory_order_acquire) != 0;
-  bool published = responder_.run(now);
+  bool published = responder_.run(now, requester_);
   published |= requester_.run(now);
   requester_.handle_timeout(now);
-  if (closed) lose_peer();
+  if (closed) lose_peer(now);
   const bool was_closed = closed_;
   settle();
   return published || closed_ != was_closed;
@@ -44,9 +44,10 @@ void Lane::close() {
   ours_.closed.store(1, std::memory_order_release);
 }
 
-void Lane::lose_peer() {
+void Lane::lose_peer(TimePoint now) {
   if (peer_gone_.exchange(true, std::memory_order_relaxed)) return;
-  requester_.give_up();
+  (void)requester_.run(now);
+  requester_.lose_peer(now);
   settle();
 }
 

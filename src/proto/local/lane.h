@@ -24,8 +24,9 @@ class Lane {
 
   // This side is in error or goes: the peer learns it. What is under way here is not touched.
   void close();
-  // The process of the peer is gone. What it has put into the ring before is still executed.
-  void lose_peer();
+  // The process of the peer is gone. What it has answered before counts, and what it has put into the ring is
+  // still executed.
+  void lose_peer(TimePoint now);
 
   std::uint64_t bytes_sent() const { return requester_.bytes_sent() + responder_.bytes_read(); }
   std::uint64_t bytes_received() const { return responder_.bytes_received() + requester_.bytes_read(); }

@@ -89,6 +89,31 @@ TEST_F(SharedLane, ARequestThatWaitsForAReceiveNeedsNoTimeOnceItsSenderIsGone) {
   expect_quiet();
 }
 
+TEST_F(SharedLane, WhatThePeerHasDoneBeforeItWentIsDone) {
+  ASSERT_EQ(post(0, WrOpcode::write, 100, 1), PostResult::ok);
+  (void)pair.qp(1).step_local(pair.now());
+  ASSERT_EQ(post(0, WrOpcode::write, 100, 2), PostResult::ok);
+  pair.qp(0).lose_local_peer(pair.now());
+  EXPECT_EQ(outcome(0), (Statuses{{1, WcStatus::success}}));
+  // Not at once: its program may have what it waited for, and be about to end, too.
+  const TimePoint due = pair.qp(0).next_local_timeout();
+  EXPECT_GT(due, pair.now());
+  EXPECT_LE(due, pair.now() + 1s);
+  (void)pair.qp(0).step_local(due);
+  EXPECT_EQ(outcome(0), (Statuses{{2, WcStatus::retry_exceeded}}));
+}
+
+TEST_F(SharedLane, AMessageCompletesBeforeTheReplyToIt) {
+  const Sge room{local_base, 100, local_key};
+  ASSERT_EQ(pair.post_recv(0, {7, std::span(&room, 1)}), PostResult::ok);
+  ASSERT_EQ(pair.post_recv(1, {8, std::span(&room, 1)}), PostResult::ok);
+  ASSERT_EQ(post(0, WrOpcode::send, 100, 1), PostResult::ok);
+  (void)pair.qp(1).step_local(pair.now());
+  ASSERT_EQ(post(1, WrOpcode::send, 100, 2), PostResult::ok);
+  (void)pair.qp(0).step_local(pair.now());  // finds the answer and the reply
+  EXPECT_EQ(outcome(0), (Statuses{{1, WcStatus::success}, {7, WcStatus::success}}));
+}
+
 TEST_F(SharedLane, AReadOfARegionThatGoesMeanwhileFails) {
   ASSERT_EQ(post(0, WrOpcode::read, large), PostResult::ok);
   (void)pair.qp(1).step_local(pair.now());  // offers

@@ -10,6 +10,8 @@ namespace {
 
 // A process that lives may be kept from running for a while.
 constexpr Duration least_patience = 3s;
+// Of whose process has ended, there is no doubt.
+constexpr Duration longest_grace = 1s;
 
 WcStatus status_of(Answer answer) {
   switch (answer) {
@@ -57,9 +59,14 @@ Requester::Requester(Operations& operations, Direction& requests, const SideLine
 
 bool Requester::run(TimePoint now) {
   bool published = take_answers(now);
-  settle_failure();
   published |= fill(now);
-  if (filled_ == taken_) patience_ends_ = TimePoint::never();
+  if (filled_ == taken_ && !lost_) patience_ends_ = TimePoint::never();
+  return published;
+}
+
+bool Requester::take_answers(TimePoint now) {
+  const bool published = take_new_answers(now);
+  settle_failure();
   return published;
 }
 
@@ -71,7 +78,7 @@ bool Requester::has_answer() const {
 // --- Taking answers
 
 // True when the other side has something to see: bytes of a READ were fetched.
-bool Requester::take_answers(TimePoint now) {
+bool Requester::take_new_answers(TimePoint now) {
   const std::uint64_t word = theirs_.executed.load(std::memory_order_acquire);
   // In error, too: what was looked at is no news any more.
   hint_executed_.store(word, std::memory_order_relaxed);
@@ -85,7 +92,7 @@ bool Requester::take_answers(TimePoint now) {
       broken_protocol();
       return false;
     }
-    if (count != taken_) patience_ends_ = now + patience();
+    if (count != taken_ && !lost_) patience_ends_ = now + patience();
     while (taken_ != count) {
       const Piece piece = pieces_[index(taken_)];
       if (!take(piece)) return false;
@@ -94,7 +101,7 @@ bool Requester::take_answers(TimePoint now) {
     const auto answer = static_cast<Answer>(word & 0xFF);
     if (answer != Answer::ok && !take_failure(answer)) return false;
   }
-  return fetch(now);
+  return !lost_ && fetch(now);
 }
 
 // False when it ends in an error.
@@ -174,6 +181,13 @@ bool Requester::fetch(TimePoint now) {
 
 void Requester::broken_protocol() { give_up(); }
 
+void Requester::lose_peer(TimePoint now) {
+  if (lost_) return;
+  lost_ = true;
+  fetching_ = false;
+  patience_ends_ = now + std::min<Duration>(wire_patience(), longest_grace);
+}
+
 void Requester::give_up() {
   gone_ = true;
   fetching_ = false;
@@ -188,6 +202,7 @@ bool Requester::fill(TimePoint now) {
     give_up();
     return false;
   }
+  if (lost_) return false;
   bool published = false;
   const std::uint64_t before = filled_;
   while (operations_.can_send() && !failed_ && sequence_ != operations_.sends().tail() &&
@@ -324,20 +339,28 @@ void Requester::settle_failure() {
 
 // What the wire would wait before it gives up (IBTA vol. 1, 9.7.6.1.3), but not less than a process
 // may be kept waiting.
-Duration Requester::patience() const {
+Duration Requester::wire_patience() const {
   const QpAttr& attributes = operations_.attributes();
-  if (attributes.timeout == 0) return Duration::zero();
   const Duration once{std::int64_t{4096} << attributes.timeout};
-  return std::max<Duration>(once * (attributes.retry_count + 1), least_patience);
+  return attributes.timeout == 0 ? longest_grace : Duration{once * (attributes.retry_count + 1)};
+}
+
+Duration Requester::patience() const {
+  if (operations_.attributes().timeout == 0) return Duration::zero();
+  return std::max<Duration>(wire_patience(), least_patience);
 }
 
 TimePoint Requester::next_timeout() const {
+  if (gone_) return TimePoint::never();
+  if (lost_)
+    return operations_.can_send() && !operations_.sends().empty() ? patience_ends_ : TimePoint::never();
   const bool waits = operations_.can_send() && filled_ != taken_ && operations_.attributes().timeout != 0;
   return waits ? patience_ends_ : TimePoint::never();
 }
 
 void Requester::handle_timeout(TimePoint now) {
   if (next_timeout() > now) return;
+  if (lost_) return give_up();
   const std::uint32_t heartbeat = theirs_.heartbeat.load(std::memory_order_relaxed);
   const bool waits = theirs_.waits.load(std::memory_order_relaxed) != 0;
   // A receiver that is not ready says when patience is at its end, unless it has none.

@@ -27,6 +27,8 @@ class Requester {
   // Takes answers, then puts into the ring what there is room for. True if the other side has something
   // new to see.
   bool run(TimePoint now);
+  // The first half of it.
+  bool take_answers(TimePoint now);
   // Whether run() would find an answer: from any thread, as a hint.
   bool has_answer() const;
   // Whether run() has more to do at once.
@@ -34,8 +36,10 @@ class Requester {
     return operations_.can_send() && fetching_ && fetched_bytes_ != pieces_[index(taken_)].bytes;
   }
 
-  // The other side is gone, or has closed: nobody answers.
-  void give_up();
+  // The other side is gone, or has closed: nobody answers. What is under way and what is posted from now on
+  // fails a little later, as it would over the wire: a program that has what it waited for may be about to
+  // end.
+  void lose_peer(TimePoint now);
   // When to call handle_timeout().
   TimePoint next_timeout() const;
   void handle_timeout(TimePoint now);
@@ -57,7 +61,7 @@ class Requester {
   static constexpr std::size_t index(std::uint64_t n) { return static_cast<std::size_t>(n % slot_count); }
 
   // Taking answers.
-  bool take_answers(TimePoint now);
+  bool take_new_answers(TimePoint now);
   bool take(const Piece& piece);
   bool take_data(const Piece& piece, Bytes data);
   bool take_failure(Answer answer);
@@ -74,6 +78,8 @@ class Requester {
   void fill_header(const SendRequest& request, Slot& slot, const Piece& piece);
   void note_failed(WcStatus status);
   void settle_failure();
+  void give_up();
+  Duration wire_patience() const;
   Duration patience() const;
 
   Operations& operations_;
@@ -96,7 +102,8 @@ class Requester {
   Source offer_;
   std::uint32_t fetched_bytes_ = 0;
 
-  bool gone_ = false;  // nobody answers any more
+  bool lost_ = false;  // nobody answers any more,
+  bool gone_ = false;  // and that is known for long enough
   std::uint32_t heartbeat_ = 0;
   TimePoint patience_ends_ = TimePoint::never();
   std::uint64_t bytes_sent_ = 0, bytes_read_ = 0;  // of payload; by READs

@@ -86,9 +86,10 @@ bool Responder::has_request() const {
   }
 }
 
-bool Responder::run(TimePoint now) {
+bool Responder::run(TimePoint now, Requester& own) {
   const std::uint64_t before = executed_;
   const bool offered_before = offered_;
+  bool fetched = false;
   more_ = false;
   Outcome outcome = Outcome::done;
   for (int i = 0; outcome == Outcome::done && !ended_; ++i) {
@@ -97,6 +98,8 @@ bool Responder::run(TimePoint now) {
       break;
     }
     if (!operations_.can_receive() || !take_request()) break;
+    fetched |= own.take_answers(now);
+    if (!operations_.can_receive()) break;
     outcome = serve(now);
     if (outcome != Outcome::done) break;
     taken_ = false;
@@ -113,7 +116,7 @@ bool Responder::run(TimePoint now) {
                    : waits_                             ? Wait::receive
                                                         : Wait::fetching,
                    std::memory_order_relaxed);
-  return executed_ != before || outcome == Outcome::ended || (offered_ && !offered_before);
+  return fetched || executed_ != before || outcome == Outcome::ended || (offered_ && !offered_before);
 }
 
 // Copies the header of the next request, when it is there.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/time.h"
+#include "proto/local/requester.h"
 #include "proto/local/shared_pair.h"
 #include "proto/ops/operations.h"
 
@@ -21,8 +22,10 @@ class Responder {
   Responder(Operations& operations, Direction& requests, const SideLine& theirs, SideLine& ours,
             PeerMemory& peer);
 
-  // Executes what is there. True if the other side has something new to see.
-  bool run(TimePoint now);
+  // Executes what is there. Answers that the other side gave before it asked are taken first: a program that
+  // sees a message in reply to one of its own sees that one's completion before, as ACKs go before what
+  // follows (perftest's -e counts on it). True if the other side has something new to see.
+  bool run(TimePoint now, Requester& own);
   // Whether run() would find something: from any thread, as a hint.
   bool has_request() const;
   // A receive request was posted: whoever waits for one need not wait longer. True if somebody does.

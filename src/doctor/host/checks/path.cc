@@ -213,6 +213,12 @@ void routes(Case& c) {
   }
 }
 
+// A rule of nft against RoCE v2, whoever sends it. One against strangers (saddr, iif) is as it should be.
+bool refuses_everybody(std::string_view rule) {
+  return contains(rule, "4791") && (contains(rule, "drop") || contains(rule, "reject")) &&
+         !contains(rule, "saddr") && !contains(rule, "iif");
+}
+
 void firewall(Case& c) {
   const auto all = ports(c);
   const bool software =
@@ -221,6 +227,12 @@ void firewall(Case& c) {
     return c.not_applicable("the RoCE devices are cards: their packets do not pass the host's filter");
   const auto rules = c.command("nft list ruleset");
   if (!rules.found()) return c.unreadable(rules);
+  for (const auto& line : lines_of(rules.value))
+    if (refuses_everybody(line))
+      return c.warn(
+          cite(rules, trim(line)), "a rule drops or rejects RoCE v2 packets",
+          "`nft -a list ruleset` shows the rule's handle; nft delete rule FAMILY TABLE CHAIN handle "
+          "NUMBER");
   const bool drops = contains(rules.value, "hook input") &&
                      (contains(rules.value, "policy drop") || contains(rules.value, "reject"));
   if (!drops)
