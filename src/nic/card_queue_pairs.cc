@@ -173,6 +173,7 @@ Result<void> CardImpl::modify_qp(QueuePair* qp, const proto::QpAttr& attributes,
     BEELINE_TRY_VOID(qp->protocol.modify(port_->now(), attributes, mask));
     if (lane_ != nullptr && resets) lane_->detach(*qp);
     if (lane_ != nullptr) lane_->settle(*qp, port_->now());
+    deliver_completions(*qp, port_->now());  // flushed by this, they are there when it returns
     if (route.known) {
       qp->route = route;
       qp->address = *address;
