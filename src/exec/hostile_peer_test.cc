@@ -20,8 +20,8 @@ using coll::Operation;
 using ::testing::HasSubstr;
 using testing::TestGroup;
 
-constexpr std::size_t elements = 4096;  // too many for a parcel: adverts ask for the data
-constexpr std::size_t few = 64;         // a small call
+constexpr std::size_t elements = 32768;  // too many for a parcel: adverts ask for the data
+constexpr std::size_t few = 64;          // a small call
 static_assert(elements * sizeof(float) > parcel_bytes(2) && few * sizeof(float) <= parcel_bytes(2));
 
 // Rank 1, played by hand. Keeps the adverts that rank 0 sent.
@@ -149,7 +149,7 @@ const Attack attacks[] = {
     {"a message that does not exist",
      [](Villain& v) { say_changed(v, [](Message& m) { m.ordinal = 1u << 31; }); }, "which does not exist"},
     {"another size", [](Villain& v) { say_changed(v, [](Message& m) { m.bytes = 0xFFFFFFFF; }); },
-     "expects 4294967295 bytes where rank 0 has 8192"},
+     "expects 4294967295 bytes where rank 0 has 65536"},
     {"a wrong key", [](Villain& v) { v.say(v.advert()); }, "remote access error"},
     {"adverts without end",
      [](Villain& v) {
@@ -166,7 +166,7 @@ const Attack attacks[] = {
      },
      "did not ask for"},
     {"less data than asked for", [](Villain& v) { v.write({.ticket = v.first_invitation().ticket}); },
-     "sent 0 bytes where rank 0 asked for 8192"},
+     "sent 0 bytes where rank 0 asked for 65536"},
     {"a parcel in a large call", [](Villain& v) { v.send_parcel(v.parcel()); },
      "rank 1 called all_reduce(sum, float32, 64 elements)"},
     {"a parcel of the same large call",
@@ -237,7 +237,7 @@ const Attack attacks_on_small_calls[] = {
      },
      "makes no sense"},
     {"a large call's announcement", [](Villain& v) { v.say({.kind = MessageKind::call, .call = v.call()}); },
-     "rank 1 called all_reduce(sum, float32, 4096 elements)"},
+     "rank 1 called all_reduce(sum, float32, 32768 elements)"},
     {"an announcement of the same call",
      [](Villain& v) {
        Message message{.kind = MessageKind::call, .call = v.parcel().call};
@@ -245,7 +245,7 @@ const Attack attacks_on_small_calls[] = {
      },
      "rank 1 treats call 1 as a large one"},
     {"an advert", [](Villain& v) { v.say(v.advert()); },
-     "rank 1 called all_reduce(sum, float32, 4096 elements)"},
+     "rank 1 called all_reduce(sum, float32, 32768 elements)"},
     {"data that nobody asked for", [](Villain& v) { v.write({.ticket = 0}); }, "did not ask for"},
 };
 

@@ -24,7 +24,9 @@ inline constexpr std::uint32_t receive_depth = 2 * adverts_per_peer + 4 + 2;
 
 // The data that one rank has for another in a small call. What is longer is asked for by adverts. Every
 // receive has to have room for it, so a large group gets less.
-constexpr std::uint32_t parcel_bytes(int size) { return size <= 8 ? 8192 : size <= 32 ? 2048 : 512; }
+constexpr std::uint32_t parcel_bytes(int size) {
+  return size <= 2 ? 65536 : size <= 4 ? 32768 : size <= 8 ? 8192 : size <= 32 ? 2048 : 512;
+}
 // Parcels on their way to one peer that the card reads from where they were put together. Two are never
 // enough to wait for, since the peer is at most one call behind; the acknowledgement may come later.
 inline constexpr std::uint32_t parcels_in_flight = 4;

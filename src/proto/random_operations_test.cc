@@ -91,7 +91,7 @@ TEST(RandomOperations, ArriveOverSharedMemory) {
     Scenario scenario = draw_scenario(seed);
     scenario.pair.attributes.path_mtu_bytes = 4096;  // only the sizes of the workload come from it
     const bool reads = (seed & 1) != 0, is_read = (seed & 2) != 0;
-    SharedMemoryPair pair(scenario.pair, {reads, is_read});
+    SharedMemoryPair pair(scenario.pair, {reads, is_read, SharedMemoryPair::some_bytes});
     Workload(pair, scenario.pair, scenario.workload, seed).run();
     copied_directly += pair.copied_bytes();
   }

@@ -35,7 +35,7 @@ enum class Command : std::uint8_t {
 // The other process's memory: readable or not as the script says, and never what it was.
 class MadMemory final : public local::PeerMemory {
  public:
-  local::Reach reach() const override { return {true, true}; }
+  local::Reach reach() const override { return {true, true, 4 * local::piece_bytes}; }
   Copied read(std::uint64_t address, MutableBytes to) override {
     if (address % 5 == 0) return Copied::there;
     if (address % 7 == 0) return Copied::here;

@@ -244,16 +244,17 @@ bool Requester::fill_piece(const SendRequest& request) {
   piece.offset = offset_;
   const std::uint32_t left = request.length - offset_;
   piece.bytes = std::min(left, piece_bytes);
-  const bool direct = request.length > direct_above_bytes;
+  const Reach reach = request.length > piece_bytes ? peer_.reach() : Reach{};
+  const bool direct = request.length > reach.direct_above_bytes;
   if (request.opcode == WrOpcode::read) {
-    if (direct && peer_.reach().we_read_peers) {
+    if (direct && reach.we_read_peers) {
       piece.carry = Carry::by_offer;
       piece.bytes = left;
     }
   } else if (is_atomic(request.opcode)) {
     const Operands& operands = operations_.sends().operands(sequence_);
     slot.operands = {operands.compare, operands.swap_or_add};
-  } else if (direct && peer_.reach().peer_reads_ours && piece.offset == 0 && name_sources(request)) {
+  } else if (direct && reach.peer_reads_ours && piece.offset == 0 && name_sources(request)) {
     piece.carry = Carry::by_source;
     piece.bytes = left;
   } else if (!fill_data(request, slot, piece)) {

@@ -15,11 +15,8 @@ namespace beeline::proto::local {
 
 class Requester {
  public:
-  // Messages of more bytes than this are copied directly from process to process, if possible: below, two
-  // copies in user space cost less than the system call.
-  static constexpr std::uint32_t direct_above_bytes = 4 * piece_bytes;
   // Bytes that one step copies directly, at most: so long are the locks held.
-  static constexpr std::uint32_t step_bytes = 256 * 1024;
+  static constexpr std::uint32_t step_bytes = 128 * 1024;
 
   Requester(Operations& operations, Direction& requests, const SideLine& theirs, SideLine& ours,
             PeerMemory& peer);

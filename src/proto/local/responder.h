@@ -16,7 +16,7 @@ class Responder {
  public:
   // Bytes that are copied directly, or requests that are executed, at most in one step: so long are the
   // locks held.
-  static constexpr std::uint32_t step_bytes = 256 * 1024;
+  static constexpr std::uint32_t step_bytes = 128 * 1024;
   static constexpr int step_requests = 32;
 
   Responder(Operations& operations, Direction& requests, const SideLine& theirs, SideLine& ours,

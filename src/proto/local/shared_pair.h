@@ -109,6 +109,9 @@ struct SharedPair {
 struct Reach {
   bool peer_reads_ours = false;
   bool we_read_peers = false;
+  // Longer messages are copied directly. Below, two copies in user space, by both processors at once, take
+  // less time than the system call and its walk through the pages.
+  std::uint32_t direct_above_bytes = 33 * piece_bytes;
 };
 
 // The memory of the process at the other end.

@@ -295,7 +295,10 @@ class OwnMemory final : public local::PeerMemory {
 // Two queue pairs that share memory. `reach`: whether they can copy from each other directly.
 class SharedMemoryPair final : public OperationPair {
  public:
-  explicit SharedMemoryPair(const PairOptions& options, local::Reach reach = {true, true})
+  // More than that goes directly: less than a card would take, so that workloads need not be large.
+  static constexpr std::uint32_t some_bytes = 4 * local::piece_bytes;
+
+  explicit SharedMemoryPair(const PairOptions& options, local::Reach reach = {true, true, some_bytes})
       : random_(options.seed), shared_(std::make_unique<local::SharedPair>()) {
     for (int side = 0; side < 2; ++side) {
       const auto i = static_cast<std::size_t>(side);
