@@ -18,8 +18,8 @@ struct AbstractName {
   explicit AbstractName(std::string_view name) {
     // The first byte of the path is zero, and the length counts.
     address.sun_family = AF_UNIX;
-    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    const std::size_t copied = name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + copied);
   }
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };

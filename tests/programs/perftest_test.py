@@ -35,6 +35,9 @@ class Perftest(unittest.TestCase):
             with self.subTest(tool=tool, options=options):
                 self.play(tool, *options)
 
+    def test_latency(self):
+        self.each(LATENCY, "-n", 100)
+
     def test_atomics(self):
         self.each(["ib_atomic_bw", "ib_atomic_lat"], "-n", 100)
         self.each(["ib_atomic_bw", "ib_atomic_lat"], "-n", 100, "-A", "CMP_AND_SWAP")

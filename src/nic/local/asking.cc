@@ -42,8 +42,7 @@ bool is_of_this_host(const IpAddress& address) {
   return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
 }
 
-// Whether both know each other as the ends of one connection. Where they do not, packets show what comes of
-// it.
+// Whether both know each other as the ends of one connection. If not, packets show what comes of it.
 bool agrees(const QueuePair& qp, const Message& ask) {
   const proto::QpAttr& own = qp.protocol.attributes();
   const bool sends = qp.protocol.state() >= proto::QpState::rts;  // only then its first PSN is known

@@ -338,14 +338,14 @@ void Requester::settle_failure() {
 
 // --- Patience
 
-// What the wire would wait before it gives up (IBTA vol. 1, 9.7.6.1.3), but not less than a process
-// may be kept waiting.
+// What the wire would wait before it gives up (IBTA vol. 1, 9.7.6.1.3).
 Duration Requester::wire_patience() const {
   const QpAttr& attributes = operations_.attributes();
   const Duration once{std::int64_t{4096} << attributes.timeout};
   return attributes.timeout == 0 ? longest_grace : Duration{once * (attributes.retry_count + 1)};
 }
 
+// Not less than a process may be kept waiting.
 Duration Requester::patience() const {
   if (operations_.attributes().timeout == 0) return Duration::zero();
   return std::max<Duration>(wire_patience(), least_patience);
