@@ -19,6 +19,9 @@ void add_run(CLI::App& app, std::vector<std::string> program);
 // What follows `beeline run` and its own options belongs to another program: takes it out of `argc`.
 std::vector<std::string> cut_off_program(int& argc, char** argv);
 
+// What shell programs end with when they are called wrongly.
+inline constexpr int bad_use = 2;
+
 // One clear sentence on standard error, exit status 1.
 [[noreturn]] void give_up(const Error& error);
 

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view counters_option = "--counters";
 
 // As shells have them (POSIX, "Exit Status for Commands").
-constexpr int bad_use = 2, not_executable = 126, not_found = 127;
+constexpr int not_executable = 126, not_found = 127;
 
 [[noreturn]] void refuse(int status, const std::string& sentence) {
   std::fprintf(stderr, "beeline run: %s\n", sentence.c_str());

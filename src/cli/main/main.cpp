@@ -9,13 +9,10 @@
 
 namespace {
 
-// What shell programs end with when they are called wrongly.
-constexpr int bad_use = 2;
-
 // 0 after --help and --version. A command that ends with a status of its own has said why already.
 int tell(const CLI::App& app, const CLI::ParseError& end) {
   if (dynamic_cast<const CLI::RuntimeError*>(&end) != nullptr) return end.get_exit_code();
-  return app.exit(end) == 0 ? 0 : bad_use;
+  return app.exit(end) == 0 ? 0 : beeline::cli::bad_use;
 }
 
 int run(int argc, char** argv) {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>

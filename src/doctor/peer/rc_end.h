@@ -2,7 +2,7 @@
 // receive into.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "base/time.h"
