@@ -117,7 +117,8 @@ void examine(const Arguments& typed) {
   doctor::Recorder recorder(*host);
   const auto report = doctor::examine_host(recorder, *chosen);
   if (!typed.record.empty()) return record(typed, recorder.readings());
-  if (job) return compare_ranks(typed.ranks, *job, report, typed.json, {colourful(), typed.verbose});
+  // A launcher may give its ranks a terminal of its own, and write what they say to a file.
+  if (job) return compare_ranks(typed.ranks, *job, report, typed.json, {false, typed.verbose});
   print(typed.json ? doctor::to_json(report) : doctor::to_text(report, {colourful(), typed.verbose}));
   if (const int status = doctor::exit_status(report); status != 0) throw CLI::RuntimeError(status);
 }

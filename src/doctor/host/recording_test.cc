@@ -34,6 +34,8 @@ constexpr Planted planted[] = {
     {"mount -o username=bob,password=s3cr3tword //nas/x", "s3cr3tword"},
     {"clone with ghp_0123456789abcdefghijABCDEFGHIJ", "ghp_0123456789abcdef"},
     {"run --db-password topsecretvalue --fast", "topsecretvalue"},
+    {"BEELINE_KEY=0pensesame11", "0pensesame11"},
+    {"db_pass: 'correct horse battery'", "correct horse battery"},
     {"-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7\n-----END RSA PRIVATE KEY-----",
      "MIIEpAIBAAKCAQEA7"},
 };
