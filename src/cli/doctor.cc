@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "base/nearest.h"
 #include "cli/commands.h"
@@ -59,12 +58,20 @@ bool colourful() {
   return (no_colour == nullptr || *no_colour == '\0') && ::isatty(STDOUT_FILENO) == 1;
 }
 
+constexpr std::size_t largest_report = std::size_t{64} << 20;
+
 std::string read_report(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || text.str().empty()) give_up({Errc::io, "--merge " + path + ": cannot be read, or is empty"});
-  return text.str();
+  std::string text;
+  std::vector<char> piece(std::size_t{1} << 16);
+  while (file && text.size() <= largest_report) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (text.size() > largest_report)
+    give_up({Errc::io, "--merge " + path + ": larger than any report (64 MiB)"});
+  if (file.bad() || text.empty()) give_up({Errc::io, "--merge " + path + ": cannot be read, or is empty"});
+  return text;
 }
 
 void merge(const Arguments& typed) {
