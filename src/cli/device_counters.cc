@@ -5,6 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/interface_counters.h"
+
 namespace beeline::cli {
 namespace {
 
@@ -61,14 +63,18 @@ bool is_named_for_a_rate(const std::string& name) {
 
 }  // namespace
 
-DeviceCounters read_counters(const verbs::DeviceSummary& device, const fs::path& sys) {
+DeviceCounters read_counters(const verbs::DeviceSummary& device, const std::optional<fs::path>& copy) {
+  const fs::path sys = copy.value_or("/sys");
   DeviceCounters counters{device.name, device.port, "port counters", {}};
   const fs::path port = sys / "class/infiniband" / device.name / "ports" / std::to_string(device.port);
   read_directory(port / "counters", counters.values);
   read_directory(port / "hw_counters", counters.values);
   if (counters.values.empty() && !device.netdev.empty()) {
     counters.source = "interface " + device.netdev;
-    read_directory(sys / "class/net" / device.netdev / "statistics", counters.values);
+    if (copy)
+      read_directory(sys / "class/net" / device.netdev / "statistics", counters.values);
+    else
+      counters.values = interface_counters(device.netdev);
   }
   return counters;
 }

@@ -23,8 +23,10 @@ struct DeviceCounters {
   std::map<std::string, std::uint64_t> values;
 };
 
-// `sys` is /sys, or a copy of it. Counters that are absent or cannot be read are left out.
-DeviceCounters read_counters(const verbs::DeviceSummary& device, const std::filesystem::path& sys = "/sys");
+// Of this host; with `sys`, of that from whose /sys it is a copy. Counters that are absent or cannot be read
+// are left out.
+DeviceCounters read_counters(const verbs::DeviceSummary& device,
+                             const std::optional<std::filesystem::path>& sys = std::nullopt);
 // Nothing where the device sits on no NUMA node, or nobody says.
 std::optional<int> numa_node(const verbs::DeviceSummary& device, const std::filesystem::path& sys = "/sys");
 

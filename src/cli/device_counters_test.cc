@@ -1,9 +1,18 @@
 #include "cli/device_counters.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "cli/interface_counters.h"
 
 namespace beeline::cli {
 namespace {
@@ -71,6 +80,34 @@ TEST_F(DeviceCountersTest, TheNodeIsTheDevicesOwnOrItsInterfaces) {
   write("class/infiniband/mlx5_0/device/numa_node", "-1\n");  // the kernel's "no node"
   EXPECT_EQ(numa_node(card_, sys_), 1);
 }
+
+// In a namespace of its own lo has carried nothing, whatever /sys shows: that is still the old one's.
+TEST(InterfaceCounters, AreThoseOfThisNetworkNamespace) {
+  EXPECT_EXIT(
+      {
+        const bool own = unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 || unshare(CLONE_NEWNET) == 0;
+        const auto before = interface_counters("lo");
+        const int socket = ::socket(AF_INET, SOCK_DGRAM, 0);
+        ifreq up{};
+        std::strcpy(up.ifr_name, "lo");
+        up.ifr_flags = IFF_UP;
+        sockaddr_in to{};
+        to.sin_family = AF_INET;
+        to.sin_port = htons(9);
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        const bool sent =
+            (!own || ioctl(socket, SIOCSIFFLAGS, &up) == 0) &&
+            sendto(socket, "12345", 5, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 5;
+        const auto after = interface_counters("lo");
+        const bool right = sent && (!own || before.at("tx_bytes") == 0) &&
+                           after.at("tx_bytes") >= before.at("tx_bytes") + 33 &&
+                           after.at("rx_packets") > before.at("rx_packets");
+        std::_Exit(right ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(InterfaceCounters, OfNoInterfaceAreNone) { EXPECT_TRUE(interface_counters("no-such-one").empty()); }
 
 TEST(DeviceRates, ArePerSecondAndNameWhatElseChanged) {
   const DeviceCounters before{

@@ -2,13 +2,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "base/nearest.h"
 #include "cli/commands.h"
@@ -28,7 +28,7 @@ namespace beeline::cli {
 namespace {
 
 struct Arguments {
-  bool json = false, list = false, verbose = false, pseudonymise = false, force = false;
+  bool json = false, list = false, verbose = false, pseudonymise = false, force = false, wants_log = false;
   std::string only, explain, root, record;
   std::vector<std::string> merge, logs;
   PeerArguments peer;
@@ -58,12 +58,20 @@ bool colourful() {
   return (no_colour == nullptr || *no_colour == '\0') && ::isatty(STDOUT_FILENO) == 1;
 }
 
+constexpr std::size_t largest_report = std::size_t{64} << 20;
+
 std::string read_report(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || text.str().empty()) give_up({Errc::io, "--merge " + path + ": cannot be read, or is empty"});
-  return text.str();
+  std::string text;
+  std::vector<char> piece(std::size_t{1} << 16);
+  while (file && text.size() <= largest_report) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (text.size() > largest_report)
+    give_up({Errc::io, "--merge " + path + ": larger than any report (64 MiB)"});
+  if (file.bad() || text.empty()) give_up({Errc::io, "--merge " + path + ": cannot be read, or is empty"});
+  return text;
 }
 
 void merge(const Arguments& typed) {
@@ -116,9 +124,20 @@ void examine(const Arguments& typed) {
   doctor::Recorder recorder(*host);
   const auto report = doctor::examine_host(recorder, *chosen);
   if (!typed.record.empty()) return record(typed, recorder.readings());
-  if (job) return compare_ranks(typed.ranks, *job, report, typed.json, {colourful(), typed.verbose});
+  // A launcher may give its ranks a terminal of its own, and write what they say to a file.
+  if (job) return compare_ranks(typed.ranks, *job, report, typed.json, {false, typed.verbose});
   print(typed.json ? doctor::to_json(report) : doctor::to_text(report, {colourful(), typed.verbose}));
   if (const int status = doctor::exit_status(report); status != 0) throw CLI::RuntimeError(status);
+}
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// Ctrl-C ends a log that does not end by itself (`tail -f …`); a second one ends the doctor.
+void end_reading_when_interrupted() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // and no SA_RESTART: what waits for input comes back
+  ::sigaction(SIGINT, &action, nullptr);
 }
 
 // A piece of a log at a time: logs are larger than memory should be.
@@ -126,10 +145,17 @@ void read_log(const std::string& path, doctor::log::Reader& reader) {
   const bool standard_input = path == "-";
   std::FILE* file = standard_input ? stdin : std::fopen(path.c_str(), "rb");
   if (file == nullptr) give_up({Errc::io, fmt::format("--log {}: {}", path, std::strerror(errno))});
+  if (standard_input) {
+    if (::isatty(STDIN_FILENO) == 1) std::fputs("reading standard input; Ctrl-D ends it\n", stderr);
+    end_reading_when_interrupted();
+  }
   reader.start_source(standard_input ? "stdin" : path);
   std::vector<char> piece(std::size_t{1} << 16);
-  while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), file))
+  while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), file)) {
     reader.add({piece.data(), count});
+    if (interrupted != 0) return;
+  }
+  if (interrupted != 0) return;
   const bool failed = std::ferror(file) != 0;
   const int error = errno;
   if (!standard_input) std::fclose(file);
@@ -138,7 +164,9 @@ void read_log(const std::string& path, doctor::log::Reader& reader) {
 
 void diagnose_logs(const Arguments& typed) {
   doctor::log::Reader reader;
-  for (const auto& path : typed.logs) read_log(path, reader);
+  // Without a name it is standard input, as for `--log -`.
+  for (const auto& path : typed.logs.empty() ? std::vector<std::string>{"-"} : typed.logs)
+    read_log(path, reader);
   const auto diagnosis = reader.finish();
   print(typed.json ? doctor::log::to_json(diagnosis).dump(2) + "\n"
                    : doctor::log::render(diagnosis, colourful(), typed.verbose));
@@ -159,7 +187,7 @@ void start(const Arguments& typed) {
   if (typed.list) return print(doctor::list_checks() + doctor::peer::list_peer_checks());
   if (!typed.explain.empty()) return explain(typed.explain);
   if (!typed.merge.empty()) return merge(typed);
-  if (!typed.logs.empty()) return diagnose_logs(typed);
+  if (typed.wants_log) return diagnose_logs(typed);
   if (typed.peer.listens()) return run_listener(typed.peer, given_facts);
   if (typed.peer.wanted())
     return examine_peers(typed.peer, {typed.json, colourful(), typed.verbose}, given_facts);
@@ -169,7 +197,7 @@ void start(const Arguments& typed) {
 constexpr auto footer =
     "It needs no root: what it may not read it names, with the privilege that is missing.\n"
     "Exit status: 0 nothing found (checks that could not be read do not count), 2 warnings (or hosts\n"
-    "that differ), 3 failures, 1 it could not do its work.\n\n"
+    "that differ), 3 failures, 1 it could not do its work, or was called wrongly.\n\n"
     "Examples:\n"
     "  beeline doctor                          what is wrong here, worst first\n"
     "  beeline doctor --only roce,nic.mtu      a group and a check\n"
@@ -212,7 +240,8 @@ void add_doctor(CLI::App& app) {
   auto* merge =
       command->add_option("--merge", typed->merge, "Show what differs between reports of several hosts")
           ->option_text("A.json B.json ...");
-  auto* log = command->add_option("--log", typed->logs, "What these logs say (-: standard input)")
+  auto* log = command->add_option("--log", typed->logs, "What these logs say (none, or -: standard input)")
+                  ->expected(0, CLI::detail::expected_max_vector_size)
                   ->option_text("FILE ...");
   merge->excludes(root)->excludes(record);
   log->excludes(root)->excludes(record)->excludes(merge);
@@ -224,7 +253,11 @@ void add_doctor(CLI::App& app) {
   for (const auto* together : {"--compare", "--rendezvous", "--rank"})
     for (const auto* other : {"--record", "--merge", "--log", "--peer", "--listen", "--list", "--explain"})
       command->get_option(together)->excludes(command->get_option(other));
-  command->callback([typed] { start(*typed); });
+  command->callback([typed, log] {
+    typed->wants_log = log->count() > 0;
+    if (typed->logs == std::vector<std::string>{""}) typed->logs.clear();
+    start(*typed);
+  });
 }
 
 }  // namespace beeline::cli

@@ -140,9 +140,14 @@ void add_peer_options(CLI::App& command, PeerArguments& typed) {
 }
 
 void run_listener(const PeerArguments& typed, const Facts& facts) {
-  auto engine = engine_if_any();
-  auto* provider = engine ? engine->provider.get() : nullptr;
-  const peer::Host host{[&] { return describe(facts, provider); }, provider};
+  // Opened for each client: links and addresses come and go while it listens.
+  std::optional<Engine> engine;
+  const auto open_cards = [&engine]() -> verbs::Provider* {
+    engine.reset();
+    engine = engine_if_any();
+    return engine ? engine->provider.get() : nullptr;
+  };
+  const peer::Host host{open_cards, [&](verbs::Provider* provider) { return describe(facts, provider); }};
   if (typed.stdio) {
     ::signal(SIGPIPE, SIG_IGN);
     peer::Channel channel(Descriptor(STDIN_FILENO), Descriptor(STDOUT_FILENO), "the other end of ssh");

@@ -173,7 +173,7 @@ expect 1 "no meeting point" "$beeline" doctor --only host --rank 1 --size 2 --re
 says "'nowhere' is no meeting point"
 expect 1 "a rank too many" "$beeline" doctor --only host --rank 2 --size 2 --rendezvous localhost:9
 says 'ranks count from 0'
-expect usage "compare and record" "$beeline" doctor --compare --record "$work/x"
+expect 1 "compare and record" "$beeline" doctor --compare --record "$work/x"
 doctor "no escape sequences in a file" -v
 grep -q "$(printf '\033')" "$work/out" && fail "doctor: escape sequences in a file"
 expect 0 "record" "$beeline" doctor --record "$work/host.tar.zst" --pseudonymise
@@ -217,7 +217,38 @@ expect 1 "pseudonyms for nothing" "$beeline" doctor --pseudonymise
 says 'belongs to --record'
 expect 1 "unwritable recording" "$beeline" doctor --record /nonexistent/x.tar.zst
 says '--record /nonexistent/x.tar.zst'
-expect usage "merge and record" "$beeline" doctor --merge a b --record c
+expect 1 "merge and record" "$beeline" doctor --merge a b --record c
+expect 1 "an option it does not know" "$beeline" doctor --bogus
+# Logs.
+failure='node7:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.7<1> with status=12 opcode=0 len=0 vendor err 129'
+echo "$failure" >"$work/job.log"
+expect 3 "a log" "$beeline" doctor --log "$work/job.log"
+prints '^First failure in here: completion status 12'
+expect 3 "logs" "$beeline" doctor --log "$work/job.log" "$work/job.log" --json
+prints '"kind": "completion-12"'
+expect 3 "a log on standard input" sh -c '"$1" doctor --log <"$2"' sh "$beeline" "$work/job.log"
+prints '^First failure in here: completion status 12'
+expect 0 "an empty log" "$beeline" doctor --log /dev/null
+prints 'nothing known in here'
+expect 1 "no such log" "$beeline" doctor --log "$work/job.log" /nonexistent
+says '--log /nonexistent: No such file'
+expect 1 "a folder" "$beeline" doctor --log "$work"
+says 'Is a directory'
+# Ctrl-C ends a log that does not end by itself.
+mkfifo "$work/endless"
+"$beeline" doctor --log <"$work/endless" >"$work/out" 2>"$work/err" &
+reader=$!
+exec 9>"$work/endless"
+echo "$failure" >&9
+# Shells start what runs behind them with SIGINT ignored; the doctor catches it nevertheless.
+until grep -Eq '^SigCgt:.*[2367abef]$' "/proc/$reader/status"; do sleep 0.1; done
+kill -INT $reader
+sleep 0.2
+exec 9>&-
+what="an interrupted log"
+wait $reader
+[ $? -eq 3 ] || fail "$what: it has no diagnosis"
+prints '^First failure in here: completion status 12'
 
 # A server and a client over TCP; then a client that asks for another test.
 port=$((20000 + $$ % 20000))

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 
@@ -25,72 +24,91 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-// What a log may say when its end is missing: nothing, the same, or less specific. The lines that
-// made a second reading more specific are then still to come.
-bool is_less_specific(const std::string& cut, const std::string& whole) {
-  static const std::multimap<std::string, std::string> less = {
-      {"modify-qp-110", "modify-qp"}, {"modify-qp-101", "modify-qp"},      {"modify-qp-19", "modify-qp"},
-      {"modify-qp-22", "modify-qp"},  {"loss-without-pfc", "packet-loss"},
-  };
-  if (cut == "-" || cut == whole) return true;
-  // These say themselves that somebody else failed, whose lines may be those that are missing.
-  if (cut == "completion-5" || cut == "connection-closed") return true;
-  if (cut == "watchdog-timeout" || cut == "mpi-unreachable") return true;
-  const auto [from, to] = less.equal_range(whole);
-  return std::any_of(from, to, [&](const auto& row) { return row.second == cut; });
+// Of all sets, also those that were written blind.
+std::vector<Sample> all_samples() {
+  std::vector<Sample> all = read_samples(BEELINE_LOGS);
+  for (const char* const folder : {BEELINE_BLIND, BEELINE_BLIND "2"})
+    for (Sample& sample : read_samples(folder)) all.push_back(std::move(sample));
+  return all;
 }
 
-// A GID that is empty is a finding until the failure that it causes.
-bool is_shown_cause(const std::string& kind, const Diagnosis& whole) {
-  if (whole.findings.empty()) return false;
-  const auto& causes = whole.findings.front().causes;
-  return std::any_of(causes.begin(), causes.end(),
-                     [&](const Cause& cause) { return cause.id == kind && !cause.evidence.empty(); });
+// Where lines end.
+std::vector<std::size_t> line_ends(const std::string& text) {
+  std::vector<std::size_t> ends;
+  for (std::size_t at = 0; at < text.size(); ++at)
+    if (text[at] == '\n') ends.push_back(at + 1);
+  return ends;
 }
 
-// What the kernel said on another day is a finding until the job's own lines say when the job was.
-bool says_only_what_the_kernel_said(const std::string& text) {
-  const auto lines = lines_of(text);
-  return !lines.empty() && lines.front().find("mlx5_core") != std::string::npos &&
-         std::all_of(lines.begin(), lines.end(),
-                     [](const std::string& line) { return line.starts_with("["); });
+// A part of a log calls something the first failure only if the whole log says the same.
+void expect_no_other_failure(const Sample& sample, const std::string& whole, const std::string& part,
+                             const std::string& how) {
+  const Diagnosis diagnosis = diagnose_text(part);
+  if (diagnosis.claim != Claim::first_failure) return;
+  EXPECT_EQ(first_kind(diagnosis), whole) << sample.file << " " << how;
 }
 
-TEST(Properties, CuttingOffTheEndNeverGivesAnotherDiagnosis) {
+TEST(Properties, NoLogThatIsCutOffNamesAnotherFirstFailure) {
   Prng prng(1);
-  for (const Sample& sample : read_samples(BEELINE_LOGS)) {
-    const Diagnosis whole = diagnose_text(sample.text);
-    for (int i = 0; i < 60; ++i) {
+  for (const Sample& sample : all_samples()) {
+    const std::string whole = first_kind(diagnose_text(sample.text));
+    // Every line, but of the longest logs.
+    const auto ends = line_ends(sample.text);
+    for (std::size_t line = 0; line < ends.size(); line += 1 + ends.size() / 128) {
+      const std::size_t at = ends[line];
+      expect_no_other_failure(sample, whole, sample.text.substr(0, at), "up to byte " + std::to_string(at));
+      expect_no_other_failure(sample, whole, sample.text.substr(at), "from byte " + std::to_string(at));
+    }
+    for (int i = 0; i < 30; ++i) {
       // Mostly near the end, where the failure is.
       const std::size_t tail =
           i % 3 == 0 ? sample.text.size() : std::min<std::size_t>(sample.text.size(), 900);
       const std::size_t at = sample.text.size() - prng.below(tail + 1);
-      const std::string rest = sample.text.substr(0, at);
-      if (says_only_what_the_kernel_said(rest) && !says_only_what_the_kernel_said(sample.text)) continue;
-      const std::string cut = first_kind(diagnose_text(rest));
-      EXPECT_TRUE(is_less_specific(cut, sample.kind) || is_shown_cause(cut, whole))
-          << sample.file << " cut at byte " << at << " gives " << cut;
+      expect_no_other_failure(sample, whole, sample.text.substr(0, at), "up to byte " + std::to_string(at));
+      expect_no_other_failure(sample, whole, sample.text.substr(at), "from byte " + std::to_string(at));
     }
   }
 }
 
-TEST(Properties, CuttingOffHealthyStartsGivesTheSameFailure) {
-  Prng prng(2);
-  for (const Sample& sample : read_samples(BEELINE_LOGS)) {
+bool is_a_failure(const Diagnosis& diagnosis) {
+  return diagnosis.claim == Claim::first_failure || diagnosis.claim == Claim::first_seen;
+}
+
+// Nor is much lost: once its line is there, a failure is found first, with whatever is behind it. Where it
+// takes lines of others to see it as one, there is nothing before those, or less than a failure.
+TEST(Properties, CuttingOffBehindTheFirstFailureChangesNothing) {
+  for (const Sample& sample : all_samples()) {
     const Diagnosis whole = diagnose_text(sample.text);
-    if (whole.findings.empty() || whole.findings.front().severity != Severity::failure) continue;
-    const std::uint64_t last = whole.findings.front().evidence.front().line;
-    const auto lines = lines_of(sample.text);
-    // Not inside of a tool's block, which begins before its evidence.
-    if (sample.text.find("NCCL") == std::string::npos) continue;
-    for (int i = 0; i < 10; ++i) {
-      const auto from = static_cast<std::ptrdiff_t>(prng.below(last));
-      if (sample.kind == "wrong-interface" || sample.kind == "process-failed")
-        continue;  // follow from lines before
-      EXPECT_EQ(first_kind(diagnose_text(joined({lines.begin() + from, lines.end()}))), sample.kind)
-          << sample.file << " from " << from;
+    if (!is_a_failure(whole)) continue;
+    const auto ends = line_ends(sample.text);
+    for (std::size_t line = whole.findings.front().evidence.front().line; line <= ends.size(); ++line) {
+      const Diagnosis part = diagnose_text(sample.text.substr(0, ends[line - 1]));
+      EXPECT_LE(part.claim, whole.claim) << sample.file << " up to line " << line;
+      EXPECT_TRUE(!is_a_failure(part) || first_kind(part) == first_kind(whole))
+          << sample.file << " up to line " << line << " gives " << first_kind(part);
     }
   }
+}
+
+TEST(Properties, CuttingOffTheHealthyStartChangesNothing) {
+  for (const Sample& sample : all_samples()) {
+    const Diagnosis whole = diagnose_text(sample.text);
+    if (!is_a_failure(whole)) continue;
+    const auto ends = line_ends(sample.text);
+    for (std::size_t line = 1; line < whole.findings.front().evidence.front().line; ++line) {
+      const Diagnosis part = diagnose_text(sample.text.substr(ends[line - 1]));
+      EXPECT_TRUE(!is_a_failure(part) || first_kind(part) == first_kind(whole))
+          << sample.file << " from line " << line + 1 << " gives " << first_kind(part);
+    }
+  }
+}
+
+TEST(Properties, EachClaimIsMadeOfSomeLog) {
+  std::map<Claim, int> seen;
+  for (const Sample& sample : all_samples()) ++seen[diagnose_text(sample.text).claim];
+  for (const Claim claim :
+       {Claim::nothing, Claim::condition, Claim::consequence, Claim::first_seen, Claim::first_failure})
+    EXPECT_GE(seen[claim], 10) << name_of(claim);
 }
 
 TEST(Properties, PrefixesOfLaunchersChangeNoDiagnosis) {
@@ -112,10 +130,6 @@ TEST(Properties, PrefixesOfLaunchersChangeNoDiagnosis) {
                                              "\x1b[33m[rank3]:\x1b[0m "};
   for (const Sample& sample : read_samples(BEELINE_LOGS)) {
     for (const std::string& prefix : prefixes) {
-      // A collector's time in front of the kernel's own: all lines would be of one moment, but not the
-      // kernel's.
-      if (sample.text.find("mlx5_core 0000") != std::string::npos && prefix.find(':') != prefix.rfind(':'))
-        continue;
       std::string text;
       for (const std::string& line : lines_of(sample.text)) text += prefix + line + "\n";
       EXPECT_EQ(first_kind(diagnose_text(text)), sample.kind) << sample.file << " behind " << prefix;
@@ -136,8 +150,6 @@ TEST(Properties, OtherRanksHealthyLinesChangeNoDiagnosis) {
     const auto own = lines_of(sample.text);
     for (int i = 0; i < 12; ++i) {
       const auto& other = healthy[prng.below(healthy.size())];
-      // NCCL's lines of other hosts make a job on one host one on several.
-      if (sample.kind == "-" && joined(other).find("NCCL") != std::string::npos) continue;
       std::vector<std::string> mixed;
       std::size_t next_own = 0, next_other = 0;
       while (next_own < own.size() || next_other < other.size()) {

@@ -82,6 +82,7 @@ TEST(Diagnose, JsonSaysWhatTheTextSays) {
   ASSERT_EQ(json["findings"].size(), 1u);
   const auto& finding = json["findings"][0];
   EXPECT_EQ(json["version"], 1);
+  EXPECT_EQ(json["claim"], "first-seen");
   EXPECT_EQ(finding["kind"], "completion-12");
   EXPECT_EQ(finding["rank"], "3");
   EXPECT_EQ(finding["host"], "node7");

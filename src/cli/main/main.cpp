@@ -9,10 +9,13 @@
 
 namespace {
 
+constexpr int doctor_could_not = 1;
+
 // 0 after --help and --version. A command that ends with a status of its own has said why already.
 int tell(const CLI::App& app, const CLI::ParseError& end) {
   if (dynamic_cast<const CLI::RuntimeError*>(&end) != nullptr) return end.get_exit_code();
-  return app.exit(end) == 0 ? 0 : beeline::cli::bad_use;
+  if (app.exit(end) == 0) return 0;
+  return app.got_subcommand("doctor") ? doctor_could_not : beeline::cli::bad_use;  // of a doctor, 2 means warnings
 }
 
 int run(int argc, char** argv) {

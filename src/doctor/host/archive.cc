@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -144,7 +145,14 @@ Result<std::map<std::string, std::string>> unpack(const std::string& path) {
   }
 }
 
-std::string contents(const std::filesystem::path& path) {
+// Of a file below `root`. A name that leads out of it, by "..", a link or from the top, is not from us, nor
+// is what is no file; there is nothing in those.
+std::string contents(const std::filesystem::path& root, const std::string& name) {
+  std::error_code error;
+  const auto top = std::filesystem::canonical(root, error);
+  const auto path = std::filesystem::canonical(root / name, error);
+  if (error || !std::filesystem::is_regular_file(path, error)) return {};
+  if (std::mismatch(top.begin(), top.end(), path.begin(), path.end()).first != top.end()) return {};
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
@@ -250,10 +258,8 @@ Result<std::unique_ptr<Evidence>> open_root(const std::string& path) {
                   "--root {}: neither a recording nor a copy of a host's tree (it has no sys or proc)", path);
     return std::make_unique<CopiedTree>(root);
   }
-  BEELINE_TRY(auto readings, from_index(contents(root / index_name), path, [&](const std::string& name) {
-                // A name that climbs out of the recording is not from us.
-                return contains(name, "..") ? std::string() : contents(root / name);
-              }));
+  BEELINE_TRY(auto readings, from_index(contents(root, index_name), path,
+                                        [&](const std::string& name) { return contents(root, name); }));
   return std::make_unique<Recording>(std::move(readings));
 }
 

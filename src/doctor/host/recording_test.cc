@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -34,6 +35,8 @@ constexpr Planted planted[] = {
     {"mount -o username=bob,password=s3cr3tword //nas/x", "s3cr3tword"},
     {"clone with ghp_0123456789abcdefghijABCDEFGHIJ", "ghp_0123456789abcdef"},
     {"run --db-password topsecretvalue --fast", "topsecretvalue"},
+    {"BEELINE_KEY=0pensesame11", "0pensesame11"},
+    {"db_pass: 'correct horse battery'", "correct horse battery"},
     {"-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7\n-----END RSA PRIVATE KEY-----",
      "MIIEpAIBAAKCAQEA7"},
 };
@@ -143,6 +146,28 @@ TEST(Recording, DamagedOnesAreRefusedInOneSentence) {
   EXPECT_FALSE(write_recording("/nonexistent/x.tar.zst", {}));
   ::unlink(path.c_str());
   ::unlink(good.c_str());
+}
+
+TEST(Recording, AnUnpackedOneLeadsNowhereElse) {
+  namespace fs = std::filesystem;
+  const fs::path folder = scratch("unpacked"), outside = scratch("outside");
+  fs::create_directory(folder);
+  std::ofstream(outside) << "SwapTotal: 1000 kB\nSwapFree: 1 kB\n";
+  std::ofstream(folder / "inside") << "SwapTotal: 1000 kB\nSwapFree: 1 kB\n";
+  fs::create_symlink(outside, folder / "link");
+  const auto read = [&](const std::string& entry) {
+    std::ofstream(folder / "beeline-recording.json") << nlohmann::json{
+        {"version", 1},
+        {"readings", {{{"kind", "file"}, {"name", "/proc/meminfo"}, {"access", "found"}, {"entry", entry}}}}};
+    auto root = open_root(folder);
+    return root ? (*root)->read({Kind::file, "/proc/meminfo"}).value : "refused";
+  };
+  EXPECT_TRUE(contains(read("inside"), "SwapTotal"));
+  for (const std::string& entry : {outside.string(), "../" + outside.filename().string(), std::string("link"),
+                                   std::string("."), std::string("/dev/zero"), std::string()})
+    EXPECT_EQ(read(entry), "") << entry;
+  fs::remove_all(folder);
+  fs::remove(outside);
 }
 
 TEST(Live, CommandsEndAndFilesAreTold) {

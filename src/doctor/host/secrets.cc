@@ -32,6 +32,11 @@ const std::vector<Rule>& rules() {
            "(" + secret_word + "[a-z0-9_.-]*[\"']?[ \\t]*[=:][ \\t]*)(?:\"[^\"]*\"|'[^']*'|[^ \\t,;&]+)",
            flags),
        "$1[removed]"},
+      // BEELINE_KEY=, db-pass:, but not pkey=, which is no secret.
+      {std::regex("(\\b[a-z0-9][a-z0-9_-]*[_-](?:keys?|pass|pwd|auth)[\"']?[ \\t]*[=:][ \\t]*)"
+                  "(?:\"[^\"]*\"|'[^']*'|[^ \\t,;&]+)",
+                  flags),
+       "$1[removed]"},
       {std::regex("(--?[a-z0-9-]*" + secret_word + "[a-z0-9-]*[ \\t]+)[^ \\t-][^ \\t]*", flags),
        "$1[removed]"},
       {std::regex("\\b(?:AKIA|ASIA)[0-9A-Z]{16}\\b"), "[removed]"},

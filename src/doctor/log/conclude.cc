@@ -32,6 +32,9 @@ class Conclusion {
   int summary_order(const Event& one, const Event& other) const;
   bool earlier(const Event& one, const Event& other) const;
   const Event* first_failure() const;
+  bool was_well_before(const Event& failure) const;
+  bool may_be_overtaken(const Event& failure) const;
+  Claim claim(const Event* first) const;
   Finding finding(const Event& event);
   void add_causes(const Event& event, Finding& finding);
   bool explains(const Event& event, const Event& failure) const;
@@ -144,6 +147,48 @@ const Event* Conclusion::first_failure() const {
     if (first != nullptr) return first;
   }
   return nullptr;
+}
+
+// The other end gave no answer, or somebody outside ended the job: why, another log may say.
+constexpr bool is_told_elsewhere(Kind kind) {
+  return kind == Kind::completion_12 || kind == Kind::completion_13 || kind == Kind::modify_qp_110 ||
+         kind == Kind::bootstrap_connect || kind == Kind::job_cancelled;
+}
+
+// Lines that are still to come may be of an earlier time, where several write at times of their own.
+bool Conclusion::may_be_overtaken(const Event& failure) const {
+  const bool timed =
+      failure.stamps.has(Clock::date) || failure.stamps.has(Clock::epoch) || failure.stamps.has(Clock::day);
+  return timed && (story_.ranks().size() > 1 || story_.hosts().size() > 1);
+}
+
+// Whether the log goes back to a time when nothing had failed yet: to the job's start, or to its progress.
+bool Conclusion::was_well_before(const Event& failure) const {
+  static constexpr Kind signs[] = {Kind::fact_started, Kind::fact_connected, Kind::fact_traffic,
+                                   Kind::fact_bootstrap, Kind::fact_version};
+  for (const Event& event : story_.events()) {
+    const bool sign = std::find(std::begin(signs), std::end(signs), event.kind) != std::end(signs);
+    if (sign && story_.compare(event, failure) < 0) return true;
+  }
+  return false;
+}
+
+Claim Conclusion::claim(const Event* first) const {
+  if (diagnosis_.findings.empty()) return Claim::nothing;
+  if (first == nullptr) return Claim::condition;
+  // mpirun's summary says that two processes do not reach each other, not why.
+  if (part_of(*first) == Part::secondary || rule(first->kind).rank == Class::timeout ||
+      first->kind == Kind::mpi_unreachable)
+    return Claim::consequence;
+  // What a kernel alone says is about no job yet.
+  const bool of_a_job = std::any_of(story_.events().begin(), story_.events().end(), [&](const Event& event) {
+    const Part part = part_of(event);
+    return !event.kernel && (part == Part::candidate || part == Part::secondary);
+  });
+  if (first->kernel && story_.job_lines() == 0 && !of_a_job) return Claim::condition;
+  const bool is_final =
+      !first->cut && was_well_before(*first) && !is_told_elsewhere(first->kind) && !may_be_overtaken(*first);
+  return is_final ? Claim::first_failure : Claim::first_seen;
 }
 
 // Whether the job had moved data when it failed: a wrong path shows at once.
@@ -338,6 +383,7 @@ Diagnosis Conclusion::reach() {
   if (first == nullptr)
     std::stable_sort(begin, diagnosis_.findings.end(),
                      [](const Finding& one, const Finding& other) { return one.severity > other.severity; });
+  diagnosis_.claim = claim(first);
   return std::move(diagnosis_);
 }
 

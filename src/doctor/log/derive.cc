@@ -204,17 +204,26 @@ void from_counters(Story& story, std::vector<Event>& found) {
 // Whether NCCL itself ran on several hosts; logs may hold other jobs' lines too.
 bool spans_hosts(const Story& story) { return story.nccl_hosts().size() > 1; }
 
+// Whether NCCL was to leave `host`, which is on sockets: where a log holds other jobs' lines too, only what
+// those on sockets say counts. One host needs no network.
+bool leaves(const Story& story, const std::string& host) {
+  std::set<std::string> on_sockets;
+  for (const Kind kind : {Kind::fact_socket_network, Kind::fact_no_device})
+    for (const Event* const event : story.all(kind)) on_sockets.insert(event->host);
+  const auto wants = [&](Kind kind) {
+    const auto all = story.all(kind);
+    return std::any_of(all.begin(), all.end(), [&](const Event* event) { return event->host == host; });
+  };
+  return on_sockets.size() > 1 || story.world_of(host) > static_cast<std::int64_t>(story.nccl_ranks()) ||
+         wants(Kind::fact_wants_rdma) || wants(Kind::fact_gid_index);
+}
+
 void from_paths(Story& story, std::vector<Event>& found) {
   const Event* const socket = story.first(Kind::fact_channel_socket);
   const Event* const network = story.first(Kind::fact_socket_network);
-  const Event* const no_device = story.first(Kind::fact_no_device);
-  // One host needs no network, and a log that ends early does not show how many there are.
-  const bool remote = spans_hosts(story) || story.world() > static_cast<std::int64_t>(story.nccl_ranks()) ||
-                      story.first(Kind::fact_wants_rdma) != nullptr ||
-                      story.first(Kind::fact_gid_index) != nullptr;
   if (socket != nullptr) {
     found.push_back(like(Kind::socket_fallback, *socket));
-  } else if (network != nullptr && remote && (no_device != nullptr || spans_hosts(story))) {
+  } else if (network != nullptr && leaves(story, network->host)) {
     found.push_back(like(Kind::socket_fallback, *network));
   }
   // NCCL before 2.12 sends from GPU memory only where reading is fast; receiving is what counts.

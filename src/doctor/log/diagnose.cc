@@ -100,11 +100,13 @@ void Reader::Impl::add(Event&& event, const Line& line, const Mark& mark) {
     when.front() == '[' ? when.remove_prefix(1) : when.remove_suffix(1);
   event.when = printable(when, 40);
   event.stamps = line.stamps;
+  event.inner = line.inner;
   event.source = mark.source;
   event.line = mark.line;
   event.order = mark.order;
   event.last_order = mark.order;
   event.kernel = event.kernel || line.kernel;
+  event.cut = line.cut;
   event.text = printable(line.whole);
   for (std::string* const text : {&event.rank, &event.host, &event.device, &event.peer, &event.local_gid,
                                   &event.remote_gid, &event.detail})

@@ -60,7 +60,19 @@ struct Consequence {
   std::vector<Evidence> evidence;
 };
 
+// What the first finding is. Lines that are missing, before or behind, can make a claim stronger and
+// put something else in its place; only `first_failure` stays what it is.
+enum class Claim : std::uint8_t {
+  nothing,        // no finding
+  condition,      // something is wrong on a host or on the way; no failure of a job follows in here
+  consequence,    // somebody waited, or was cut off, by a failure that is not in here
+  first_seen,     // the first failure in here, but lines that are missing may tell of an earlier one
+  first_failure,  // what is in front of it shows the job starting or running well, and no line behind it
+                  // can be of an earlier time or tell why
+};
+
 struct Diagnosis {
+  Claim claim = Claim::nothing;
   std::vector<Finding> findings;  // the first failure first, then by severity; empty: nothing known
   std::vector<Consequence> consequences;
   std::uint64_t lines = 0, bytes = 0;
@@ -90,7 +102,9 @@ Diagnosis diagnose(std::span<const Source> sources);
 
 // About ten lines. `all` shows every finding in full, not only the first.
 std::string render(const Diagnosis& diagnosis, bool colour, bool all = false);
-// {"version":1, "findings":[…], "consequences":[…], "lines":…}
+// "first-failure", "condition" and so on.
+std::string_view name_of(Claim claim);
+// {"version":1, "claim":"…", "findings":[…], "consequences":[…], "lines":…}
 nlohmann::json to_json(const Diagnosis& diagnosis);
 // For an exit status: the worst severity; nothing when there is no finding.
 std::optional<Severity> worst(const Diagnosis& diagnosis);

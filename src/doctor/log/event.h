@@ -18,12 +18,14 @@ struct Event {
   // Of a collective that timed out.
   std::int64_t sequence = -1, elements = -1, timeout_ms = -1, enqueued = -1, completed = -1;
   Stamps stamps;
+  Stamps inner;  // behind another time of the same clock
   std::uint32_t source = 0;
   std::uint64_t line = 0;
   std::uint64_t order = 0;       // over all sources, as read
   std::uint64_t last_order = 0;  // of the last one like it
   std::uint64_t count = 1;
   bool kernel = false;  // from the kernel log
+  bool cut = false;     // the log ends in this line
   std::string text;     // of the line, printable
 };
 

@@ -68,6 +68,7 @@ enum class Kind : std::uint8_t {
   // Facts.
   fact_traffic,    // training or a benchmark moved data
   fact_connected,  // NCCL says that its rings stand
+  fact_started,    // a program's first lines
   fact_rank,       // a process's rank, where one line says both
   fact_hint,       // NCCL's own hints
   fact_hint_acs,

@@ -252,6 +252,8 @@ bool take_time(Line& line) {
   const bool weekday = line.body.size() > 4 && line.body[0] == '[' && is_letter(line.body[1]) &&
                        line.body[4] == ' ' && is_letter(line.body[5 < line.body.size() ? 5 : 4]);
   if (stamp->clock == Clock::boot || weekday) line.kernel = true;
+  if (!line.front) line.front = stamp;
+  if (line.stamps.has(stamp->clock)) line.inner[stamp->clock] = stamp->seconds;
   // A collector's time may be when it read the line; the kernel's is when it happened.
   if (!line.stamps.has(stamp->clock) || weekday) line.stamps[stamp->clock] = stamp->seconds;
   if (line.when.empty()) line.when = line.body.substr(0, line.body.size() - rest.size());

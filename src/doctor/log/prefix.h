@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,7 +16,9 @@ struct Line {
   std::string_view whole;
   std::string_view body;  // without what was recognised in front of it
   std::string_view rank, host, pid;
-  std::string_view when;  // the first time of the line, as written
+  std::string_view when;       // the first time of the line, as written
+  std::optional<Stamp> front;  // the first time in the line
+  Stamps inner;                // times behind another of the same clock
   Stamps stamps;
   std::uint64_t number = 0;
   bool kernel = false;       // of the kernel log

@@ -71,6 +71,35 @@ std::string_view label(Severity severity) {
   return severity == Severity::failure ? "failure" : severity == Severity::warning ? "warning" : "note";
 }
 
+std::string heading(const Diagnosis& diagnosis) {
+  const Finding& first = diagnosis.findings.front();
+  switch (diagnosis.claim) {
+    case Claim::first_failure:
+      return first.severity == Severity::failure ? "First failure: " : "Warning: ";
+    case Claim::first_seen:
+      return first.severity == Severity::failure ? "First failure in here: " : "Warning: ";
+    case Claim::consequence:
+      return "Seen, but what caused it is not in here: ";
+    case Claim::condition:
+    case Claim::nothing:
+      break;
+  }
+  return first.severity == Severity::failure ? "Wrong: " : "Warning: ";
+}
+
+// What lines that are missing could change.
+std::string_view reservation(Claim claim) {
+  switch (claim) {
+    case Claim::first_seen:
+      return "lines that are not in here (from before, of the other end, of the kernel) may tell of an "
+             "earlier one";
+    case Claim::condition:
+      return "no failure of a job is in here";
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 std::string render(const Diagnosis& diagnosis, bool colour, bool all) {
@@ -84,8 +113,9 @@ std::string render(const Diagnosis& diagnosis, bool colour, bool all) {
     const Finding& finding = diagnosis.findings[i];
     const auto code = finding.severity == Severity::failure ? bold_red : bold_yellow;
     if (i == 0) {
-      const bool failed = finding.severity == Severity::failure;
-      page.line(page.paint(code, fmt::format("{}: {}", failed ? "First failure" : "Warning", finding.title)));
+      page.line(page.paint(code, heading(diagnosis) + finding.title));
+      if (const auto words = reservation(diagnosis.claim); !words.empty())
+        page.line(fmt::format("  but    {}", words));
       in_full(page, finding);
     } else {
       const std::string at = where(finding);
@@ -133,6 +163,12 @@ nlohmann::json json_of(const Finding& finding) {
 
 }  // namespace
 
+std::string_view name_of(Claim claim) {
+  static constexpr std::string_view names[] = {"nothing-known", "condition", "consequence", "first-seen",
+                                               "first-failure"};
+  return names[static_cast<std::size_t>(claim)];
+}
+
 nlohmann::json to_json(const Diagnosis& diagnosis) {
   auto findings = nlohmann::json::array();
   for (const Finding& finding : diagnosis.findings) findings.push_back(json_of(finding));
@@ -140,6 +176,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
   for (const Consequence& one : diagnosis.consequences)
     consequences.push_back({{"text", one.text}, {"evidence", json_of(one.evidence)}});
   return {{"version", 1},
+          {"claim", name_of(diagnosis.claim)},
           {"findings", findings},
           {"consequences", consequences},
           {"lines", diagnosis.lines},

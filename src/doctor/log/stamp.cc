@@ -108,8 +108,12 @@ std::optional<Stamp> take_named_month(std::string_view& text) {
   if (!day || !is_date(*month, *day) || !take(rest, ' ')) return std::nullopt;
   const auto clock = take_clock(rest);
   if (!clock) return std::nullopt;
+  // mpirun puts nothing between its time and what a program says, which may begin with a date.
   std::string_view year = rest;
-  if (take(year, ' ') && take_digits(year, 4) && (year.empty() || !is_digit(year.front()))) rest = year;
+  const auto ends_here = [](std::string_view behind) {
+    return behind.empty() || !is_digit(behind.front()) || take_iso(behind);
+  };
+  if (take(year, ' ') && take_digits(year, 4) && ends_here(year)) rest = year;
   text = rest;
   return date(*month, *day, *clock);
 }

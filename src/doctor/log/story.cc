@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "doctor/log/text.h"
 
@@ -39,6 +40,7 @@ void Story::saw(const Line& line) {
     if (line.nccl && !line.rank.empty()) note_host_of_rank(std::string(line.rank), std::string(line.host));
     if (line.nccl) nccl_pids_.emplace(std::string(line.host) + " " + std::string(line.pid));
   }
+  watch_front(line);
   if (line.kernel) return;
   if (line.nccl || !line.rank.empty() || !line.when.empty()) ++job_lines_;
   for (std::size_t clock = 0; clock < clocks; ++clock) {
@@ -48,6 +50,38 @@ void Story::saw(const Line& line) {
     end_[clock] = has_window_[clock] ? std::max(end_[clock], at) : at;
     has_window_[clock] = true;
   }
+}
+
+// Whoever copies a log may put one time in front of all its lines: that of the copy.
+void Story::watch_front(const Line& line) {
+  if (!has_lines_) still_ = line.front;
+  has_lines_ = true;
+  if (still_ && (!line.front || line.front->clock != still_->clock || line.front->seconds != still_->seconds))
+    still_.reset();
+  if (line.kernel) return;
+  for (std::size_t clock = 0; clock < clocks; ++clock) {
+    if (!line.inner.has(static_cast<Clock>(clock))) continue;
+    const double at = line.inner.seconds[clock];
+    inner_begin_.seconds[clock] =
+        std::fmin(inner_begin_.seconds[clock], at);  // of NaN and a number: the number
+    inner_end_.seconds[clock] = std::fmax(inner_end_.seconds[clock], at);
+  }
+}
+
+void Story::drop_clock_that_stands() {
+  if (!still_) return;
+  const auto clock = static_cast<std::size_t>(still_->clock);
+  for (Event& event : events_) event.stamps.seconds[clock] = event.inner.seconds[clock];
+  has_window_[clock] = inner_begin_.has(still_->clock);
+  begin_[clock] = inner_begin_.seconds[clock];
+  end_[clock] = inner_end_.seconds[clock];
+}
+
+std::int64_t Story::world_of(const std::string& host) const {
+  std::int64_t most = 0;
+  for (const auto& [process, known] : rank_of_)
+    if (process.starts_with(host + " ")) most = std::max(most, known.first);
+  return most;
 }
 
 std::optional<std::size_t> Story::add(Event&& event) {
@@ -131,6 +165,7 @@ bool Story::in_job(const Event& event, bool& known) const {
 }
 
 void Story::settle() {
+  drop_clock_that_stands();
   name_ranks();
   std::vector<Event> kept;
   for (Event& event : events_) {

@@ -53,6 +53,7 @@ class Story {
   }
 
   std::int64_t world() const { return world_; }
+  std::int64_t world_of(const std::string& host) const;  // of the jobs that have processes there
   const std::set<std::string>& ranks() const { return ranks_; }
   const std::set<std::string>& hosts() const { return hosts_; }
   const std::set<std::string>& nccl_hosts() const { return nccl_hosts_; }
@@ -66,6 +67,8 @@ class Story {
   std::optional<Clock> telling_clock(const Event& one, const Event& other) const;
   bool in_job(const Event& event, bool& known) const;
   void name_ranks();
+  void watch_front(const Line& line);
+  void drop_clock_that_stands();
   void note_host_of_rank(const std::string& rank, const std::string& host);
   void name_host(Event& event) const;
 
@@ -81,6 +84,9 @@ class Story {
   std::uint64_t job_lines_ = 0;
   std::array<double, clocks> begin_{}, end_{};
   std::array<bool, clocks> has_window_{};
+  Stamps inner_begin_, inner_end_;  // of the times that stand behind another of the same clock
+  std::optional<Stamp> still_;      // what all lines so far have in front
+  bool has_lines_ = false;
   Clock clock_ = Clock::date;  // the one that most failures have
   bool has_clock_ = false;
   Blocks blocks_;

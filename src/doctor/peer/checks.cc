@@ -115,6 +115,11 @@ void gid_family(const Measured& m, Verdict& v) {
   if (m.here.rails.empty() || m.there.rails.empty()) return v.not_applicable(why_no_pairs(m));
   const auto evidence = fmt::format("here {}; there {}", families_of(m.here), families_of(m.there));
   if (m.same_host || !m.pairs.empty()) return v.pass(evidence);
+  if (m.here.only_loopback() != m.there.only_loopback())
+    return v.fail(
+        evidence + (m.here.only_loopback() ? "; here only loopback" : "; there only loopback"),
+        "one of the hosts has no interface with a link and an address but its loopback",
+        "on that host: beeline devices; ip link set INTERFACE up; ip addr add ADDRESS/PREFIX dev INTERFACE");
   v.fail(evidence,
          "the hosts have no address family in common: an RC queue pair needs two GIDs of one family",
          "give both the same kind of address: ip addr add ADDRESS/PREFIX dev INTERFACE");

@@ -87,7 +87,8 @@ beeline::Result<void> serve_client(Channel& channel, const Host& host, std::uint
     static_cast<void>(channel.send({{"type", "failure"}, {"text", greeted.error().message}}, 100ms));
     return greeted;
   }
-  const auto facts = host.describe();
+  auto* const provider = host.open_cards ? host.open_cards() : nullptr;
+  const auto facts = host.describe(provider);
   BEELINE_TRY_VOID(channel.send(to_json(facts)));
   BEELINE_TRY(const auto told, channel.receive("host", silence_timeout));
   BEELINE_TRY(const auto client, host_from_json(told));
@@ -105,7 +106,7 @@ beeline::Result<void> serve_client(Channel& channel, const Host& host, std::uint
     if (type != "rc")
       return fail(Errc::protocol, "{} asks for '{}', which no doctor does", channel.peer(),
                   printable(type, 40));
-    BEELINE_TRY_VOID(answer_ping(channel, message, host.provider));
+    BEELINE_TRY_VOID(answer_ping(channel, message, provider));
   }
   return fail(Errc::timed_out, "{} takes too long", channel.peer());
 }

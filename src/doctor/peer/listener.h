@@ -13,8 +13,9 @@ namespace beeline::doctor::peer {
 
 // What a listener knows of its host. Describing it anew for every client shows what changed.
 struct Host {
-  std::function<HostFacts()> describe;
-  verbs::Provider* provider = nullptr;  // may be null: no RC ping then
+  // Its cards as they are now, until the next call. Null, or no function: no RC ping.
+  std::function<verbs::Provider*()> open_cards;
+  std::function<HostFacts(verbs::Provider*)> describe;
 };
 
 using Say = std::function<void(const std::string& line)>;

@@ -62,7 +62,8 @@ std::vector<doctor::Result> examine(const HostFacts& here, const HostFacts& ther
                                     verbs::Provider* provider) {
   auto [client, server] = two_ends();
   std::thread listener([&, channel = std::move(server)]() mutable {
-    const auto served = serve_client(channel, {[&] { return there; }, provider}, 0);
+    const auto served =
+        serve_client(channel, {[&] { return provider; }, [&](verbs::Provider*) { return there; }}, 0);
     EXPECT_TRUE(served) << served.error().message;
   });
   const auto measured = measure(client, here, provider);
@@ -260,7 +261,12 @@ class Listening : public ::testing::Test {
     EXPECT_EQ(lines(), count);
   }
 
-  Host host_{[] { return host("there", there_address); }, nullptr};
+  std::atomic<int> opened_ = 0;
+  Host host_{[this]() -> verbs::Provider* {
+               ++opened_;
+               return nullptr;
+             },
+             [](verbs::Provider*) { return host("there", there_address); }};
   std::unique_ptr<Listener> listener_;
   std::atomic<bool> stop_ = false;
   std::mutex mutex_;
@@ -287,6 +293,18 @@ TEST_F(Listening, StrangersCostALineEach) {
   const auto measured = measure(channel, host("here", here_address), nullptr);
   ASSERT_TRUE(measured) << measured.error().message;
   EXPECT_EQ(alarms(judge(**measured, "there")), Names{});
+}
+
+// Links and addresses come and go while a listener waits.
+TEST_F(Listening, EachClientSeesTheCardsAsTheyAreThen) {
+  for (int clients = 1; clients <= 2; ++clients) {
+    {
+      auto channel = client();
+      ASSERT_TRUE(measure(channel, host("here", here_address), nullptr));
+    }
+    wait_for_lines(static_cast<std::size_t>(clients));
+    EXPECT_EQ(opened_, clients);
+  }
 }
 
 TEST_F(Listening, ASecondClientIsSentAwayWithASentence) {
