@@ -16,6 +16,7 @@ HandOverMessage example() {
   HandOverMessage message;
   message.sender = Slot{17};
   message.congestion_experienced = message.behind_another = true;
+  message.marks = {0x6B, 61};
   message.index = 3;
   message.source_port = 0xC123;
   message.source = IpAddress::v4(10, 1, 2, 3);
@@ -30,6 +31,7 @@ TEST(HandOverHeader, EncodesAndDecodesAsInverses) {
   EXPECT_EQ(decoded->kind, message.kind);
   EXPECT_EQ(decoded->sender.value, message.sender.value);
   EXPECT_EQ(decoded->congestion_experienced, message.congestion_experienced);
+  EXPECT_EQ(decoded->marks, message.marks);
   EXPECT_EQ(decoded->behind_another, message.behind_another);
   EXPECT_EQ(decoded->index, message.index);
   EXPECT_EQ(decoded->source_port, message.source_port);
