@@ -43,7 +43,7 @@ TEST(HandOverHeader, RefusesWhatItDidNotWrite) {
   const HandOverHeader good = encode(example());
   for (std::size_t length = 0; length < good.size(); ++length)
     EXPECT_FALSE(decode_handover(Bytes(good).first(length)));
-  for (const std::size_t fixed : {0u, 1u, 2u, 3u, 4u, 11u, 12u, 13u, 14u, 15u}) {
+  for (const std::size_t fixed : {0u, 1u, 2u, 3u, 4u, 13u, 14u, 15u}) {
     HandOverHeader bad = good;
     bad[fixed] ^= std::byte{0x10};
     EXPECT_FALSE(decode_handover(bad)) << fixed;

@@ -25,9 +25,10 @@ class Marks : public ::testing::TestWithParam<const char*> {
     return got.empty() ? InPacket{} : got[0].packet;
   }
   IpAddress address_ = std::string(GetParam()) == "IPv6" ? ipv6_loopback : own_address(1);
-  std::unique_ptr<Port> port_ = open_port(address_);
+  std::unique_ptr<Port> port_ =
+      open_port(address_, std::string(GetParam()) == "IPv4plain" ? IcrcCheck::plain : IcrcCheck::automatic);
 };
-INSTANTIATE_TEST_SUITE_P(Families, Marks, ::testing::Values("IPv4", "IPv6"),
+INSTANTIATE_TEST_SUITE_P(Families, Marks, ::testing::Values("IPv4", "IPv4plain", "IPv6"),
                          [](const auto& family) { return std::string(family.param); });
 
 TEST_P(Marks, AreOnThePacketsOfTheirPort) {

@@ -45,7 +45,8 @@ TEST_F(DatagramMarks, GoWithThePacketAndAreSeenInItsHeader) {
   EXPECT_EQ(limit_in(marked), 77);
   EXPECT_EQ(limit_in(header_of(0, 255)), 255);
   EXPECT_EQ(header_of(0, 64), plain) << "as before";
-  // What the ibv_*_pingpong ask for; the kernel's cards do not keep such packets from crossing routers, either.
+  // What the ibv_*_pingpong ask for; the kernel's cards do not keep such packets from crossing routers,
+  // either.
   EXPECT_EQ(header_of(0, 1), plain);
 }
 
