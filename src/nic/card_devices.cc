@@ -33,6 +33,7 @@ void CardImpl::follow_host() {
 // On the progress thread, but for the first time. The link first, then the GIDs, as the kernel reports them:
 // taking a link down takes IPv6 addresses away. Queue pairs stay as they are: an address may come back.
 void CardImpl::update_devices() {
+  const std::lock_guard following(following_mutex_);
   const auto interfaces = port_->interfaces();
   if (!interfaces) {
     logger()->warn("a change of interfaces was not followed: {}", interfaces.error().message);
