@@ -12,7 +12,9 @@ namespace {
 Result<std::unique_ptr<nic::Card>> make_card(const Config& config) {
   BEELINE_TRY(const auto interfaces, port::list_interfaces());
   BEELINE_TRY(auto port, port::make_udp_port(config.icrc, config.segmentation));
-  return nic::Card::create(config, std::move(port), interfaces);
+  BEELINE_TRY(auto card, nic::Card::create(config, std::move(port), interfaces));
+  card->follow_host();
+  return card;
 }
 
 }  // namespace

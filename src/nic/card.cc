@@ -46,7 +46,9 @@ Result<void> CardImpl::start(const Config& config, bool progress_thread) {
       logger()->info("everything goes over the wire: {}", lane.error().message);
   }
   if (progress_thread)
-    thread_ = std::make_unique<ProgressThread>(engine_, *port_, lane_.get(), armed_queues_);
+    thread_ = std::make_unique<ProgressThread>(engine_, *port_, lane_.get(), armed_queues_, [this] {
+      if (follows_host_.load()) update_devices();
+    });
   return {};
 }
 

@@ -25,15 +25,20 @@ namespace beeline::nic {
 struct Device {
   std::string name;
   port::Interface interface;
-  bool active = false;                    // interface up
+  bool active = false;                    // interface up, and so its link
   std::uint32_t max_mtu_bytes = 4096;     // RoCE path MTU values: 256 … 4096
   std::uint32_t active_mtu_bytes = 1024;  // largest that fits the interface after headers
-  std::vector<Gid> gids;                  // index = GID index; all RoCE v2
+  std::vector<Gid> gids;                  // index = GID index; all RoCE v2; all zero: the place is free
   std::uint64_t guid = 0;                 // EUI-64 from the MAC, host order
 };
 // Largest RoCE path MTU for a link MTU (IPv6's 40 B + UDP 8 B + 36 B of headers + 4 B of ICRC taken off).
 std::uint32_t path_mtu_for_link(std::uint32_t link_mtu_bytes);
 std::vector<Device> make_devices(std::span<const port::Interface> interfaces);
+// What has become of a device's interface. GIDs keep their index; new ones take the first free place.
+struct DeviceChange {
+  bool state = false, gids = false;
+};
+DeviceChange update_device(Device& device, std::span<const port::Interface> interfaces);
 
 // Limits that are advertised are limits that are enforced.
 struct Limits {
@@ -81,6 +86,12 @@ enum class CardEvent : std::uint8_t {
 // Called with the cookie given to the object that the event is of; from any thread, must not block nor
 // call back into the card. Not called any more once destroying the object has returned.
 using EventSink = void (*)(void* cookie, CardEvent event);
+
+// What happens to a device's port (IBTA vol. 1, 11.6.3.3 and 11.6.3.4).
+enum class PortEvent : std::uint8_t { active, error, gids_changed };
+
+// Called with its own cookie; from any thread, must not block nor call back into the card.
+using PortSink = void (*)(void* cookie, int device, PortEvent event);
 
 class ManagementAgent;
 class CompletionQueue;  // opaque
@@ -138,7 +149,14 @@ class Card {
                                               bool progress_thread = true);
   virtual ~Card() = default;  // destroys what is left
 
-  virtual const std::vector<Device>& devices() const = 0;
+  // As they are now: links and addresses come and go, devices do not.
+  virtual std::vector<Device> devices() const = 0;
+  virtual Device device(int index) const = 0;  // one of them
+  // From now on devices follow the host's links and addresses. Without it they stay what they were made as.
+  virtual void follow_host() = 0;
+  // From now on the sink is called. Not any more once it was taken away, by its cookie.
+  virtual void add_port_sink(PortSink sink, void* cookie) = 0;
+  virtual void remove_port_sink(void* cookie) = 0;
   virtual const Limits& limits() const = 0;
   virtual CardCounters counters() const = 0;
   virtual port::PortCounters port_counters() const = 0;

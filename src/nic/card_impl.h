@@ -2,6 +2,7 @@
 // destroying goes through one lock.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,7 +25,11 @@ class CardImpl final : public Card {
   Result<void> start(const Config& config, bool progress_thread);
   ~CardImpl() override;
 
-  const std::vector<Device>& devices() const override { return devices_; }
+  std::vector<Device> devices() const override;
+  Device device(int index) const override;
+  void follow_host() override;
+  void add_port_sink(PortSink sink, void* cookie) override;
+  void remove_port_sink(void* cookie) override;
   const Limits& limits() const override { return limits_; }
   CardCounters counters() const override;
   port::PortCounters port_counters() const override;
@@ -90,10 +95,15 @@ class CardImpl final : public Card {
   Result<Route> open_route(int device, const AddressVector& address, std::uint32_t flow);
   Result<void> open_all_addresses(int device);
   void use_port_buffers(Engine::Exclusive& engine);
+  void update_devices();
+  void open_new_addresses(int device);
+  bool has_device(int index) const { return index >= 0 && static_cast<std::size_t>(index) < devices_.size(); }
   bool is_wires_turn();
 
   const Limits limits_;
-  const std::vector<Device> devices_;
+  // How many there are never changes. Written under the engine and devices_mutex_: reading takes either.
+  std::vector<Device> devices_;
+  mutable std::mutex devices_mutex_;
   const std::size_t inflight_bytes_;  // 0: as the port's buffers allow
   std::unique_ptr<FaultHandlers> fault_handlers_ = std::make_unique<FaultHandlers>();
   std::unique_ptr<port::Port> port_;
@@ -105,12 +115,20 @@ class CardImpl final : public Card {
   std::atomic<int> armed_queues_{0};
   bool abandoned_ = false;  // in the child of a fork
 
+  std::atomic<bool> follows_host_{false};
+  std::mutex following_mutex_;  // what was listed later is applied later; taken before all others
+  std::mutex port_sinks_mutex_;  // held while they are called
+  std::map<void*, PortSink> port_sinks_;
+
   std::mutex mutex_;  // the sets below; taken before the engine's
   std::unordered_map<std::uint32_t, Domain> domains_;
   std::uint32_t next_domain_ = 1;
   std::map<CompletionQueue*, std::unique_ptr<CompletionQueue>> queues_;
   std::map<SharedQueue*, std::unique_ptr<SharedQueue>> shared_queues_;
   std::map<QueuePair*, std::unique_ptr<QueuePair>> queue_pairs_;
+  // Destroyed ones, the last few: a thread may stand in the middle of posting to one.
+  std::array<std::unique_ptr<QueuePair>, 8> graves_;
+  std::size_t next_grave_ = 0;
 
   std::unique_ptr<ProgressThread> thread_;  // last: it uses all of the above
 };

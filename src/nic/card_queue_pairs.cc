@@ -14,11 +14,24 @@ std::uint32_t flow_hash(std::uint32_t flow) { return (flow * 2654435761u) >> 8; 
 // is full with it. And buffers keep room for what is repeated after a pause of the receiver.
 constexpr std::size_t max_automatic_inflight_bytes = 1 << 20;
 
+// A hop limit of 1 does not keep packets from crossing routers, no more than with the kernel's cards: the
+// kernel takes the route's own in its place (ib_resolve_unicast_gid_dmac), and the ibv_*_pingpong rely on it.
+port::IpMarks marks_of(const AddressVector& address) {
+  const bool hosts_own = address.hop_limit <= 1 || address.hop_limit == AddressVector{}.hop_limit;
+  return {address.traffic_class, hosts_own ? std::uint8_t{0} : address.hop_limit};
+}
+
+Result<void> check_path_mtu(const Device& device, std::uint32_t wanted_bytes) {
+  if (wanted_bytes <= device.active_mtu_bytes) return {};
+  return fail(Errc::invalid_argument, "path MTU {}: {} ({}, MTU {}) carries at most {}", wanted_bytes,
+              device.name, device.interface.name, device.interface.mtu, device.active_mtu_bytes);
+}
+
 }  // namespace
 
 Result<void> CardImpl::check_request(const QpRequest& request) const {
   const auto& wanted = request.limits;
-  if (request.device < 0 || static_cast<std::size_t>(request.device) >= devices_.size())
+  if (!has_device(request.device))
     return fail(Errc::not_found, "there is no device {}; there are {}", request.device, devices_.size());
   if (!domains_.contains(request.domain.value))
     return fail(Errc::not_found, "there is no protection domain {}", request.domain.value);
@@ -59,11 +72,11 @@ Result<QueuePair*> CardImpl::create_qp(const QpRequest& request) {
   setup.type = request.type;
   if (lane_ != nullptr) setup.lane = lane_->rule();
   if (request.shared_queue != nullptr) setup.shared_receives = &request.shared_queue->receives;
-  const Device& device = devices_[static_cast<std::size_t>(request.device)];
-  setup.datagram_mtu_bytes = device.active_mtu_bytes;
   QueuePair* handle = nullptr;
   {
     Engine::Exclusive engine(engine_);
+    const Device& device = devices_[static_cast<std::size_t>(request.device)];
+    setup.datagram_mtu_bytes = device.active_mtu_bytes;
     BEELINE_TRY(setup.qpn, engine.draw_number());
     auto qp = std::make_unique<QueuePair>(setup, request, device.gids);
     handle = qp.get();
@@ -83,7 +96,15 @@ Result<void> CardImpl::destroy_qp(QueuePair* qp) {
   const auto found = queue_pairs_.find(qp);
   if (found == queue_pairs_.end()) return fail(Errc::not_found, "there is no such queue pair");
   if (lane_ != nullptr) lane_->remove(*qp);  // first: it may still give work to the engine
-  Engine::Exclusive(engine_).remove(*qp);
+  {
+    Engine::Exclusive engine(engine_);
+    engine.remove(*qp);
+    // Whoever is about to post to it finds it in RESET.
+    const std::lock_guard inner(qp->mutex);
+    proto::QpAttr reset;
+    reset.state = proto::QpState::reset;
+    (void)qp->protocol.modify(port_->now(), reset, proto::attr::state);
+  }
   regions_.unbind_windows_of(qp->qpn);
   qp->send_cq->purge(qp->qpn);
   qp->receive_cq->purge(qp->qpn);
@@ -91,6 +112,7 @@ Result<void> CardImpl::destroy_qp(QueuePair* qp) {
   --qp->receive_cq->users;
   if (qp->shared_queue != nullptr) --qp->shared_queue->users;
   --domains_.at(qp->domain.value).users;
+  graves_[next_grave_++ % graves_.size()] = std::move(found->second);
   queue_pairs_.erase(found);
   return {};
 }
@@ -102,12 +124,15 @@ void CardImpl::use_port_buffers(Engine::Exclusive& engine) {
 
 // Opens the socket of the local address, when this queue pair or handle is its first user.
 Result<Route> CardImpl::open_route(int device_index, const AddressVector& address, std::uint32_t flow) {
-  const Device& device = devices_[static_cast<std::size_t>(device_index)];
+  const Device device = this->device(device_index);
   if (address.gid_index < 0 || static_cast<std::size_t>(address.gid_index) >= device.gids.size())
     return fail(Errc::invalid_argument, "{} has no GID index {}: it has {}", device.name, address.gid_index,
                 device.gids.size());
   Route route;
   route.local = device.gids[static_cast<std::size_t>(address.gid_index)];
+  if (route.local.is_zero())
+    return fail(Errc::not_found, "GID index {} of {} is empty: its address is gone", address.gid_index,
+                device.name);
   route.remote = address.destination;
   if (route.remote.is_zero()) return fail(Errc::invalid_argument, "the destination GID is all zero");
   if (route.local.is_v4() != route.remote.is_v4())
@@ -116,7 +141,7 @@ Result<Route> CardImpl::open_route(int device_index, const AddressVector& addres
                 to_string(route.local), address.gid_index, device.name, to_string(route.remote));
   Engine::Exclusive engine(engine_);
   BEELINE_TRY_VOID(port_->open_address(route.local));
-  BEELINE_TRY(route.source_port, port_->source_port(route.local, flow));
+  BEELINE_TRY(route.source_port, port_->source_port(route.local, flow, marks_of(address)));
   use_port_buffers(engine);
   route.known = true;
   return route;
@@ -125,13 +150,15 @@ Result<Route> CardImpl::open_route(int device_index, const AddressVector& addres
 // Datagrams come from anybody to any address of the device. One that the host has lost since it made the
 // device gets none; but somebody else's socket on one would swallow what is ours.
 Result<void> CardImpl::open_all_addresses(int device_index) {
-  const Device& device = devices_[static_cast<std::size_t>(device_index)];
+  const Device device = this->device(device_index);
   Engine::Exclusive engine(engine_);
-  Result<void> lost;
+  Result<void> lost = fail(Errc::not_found, "{} has no address", device.name);
   std::size_t opened = 0;
   for (const Gid& address : device.gids) {
+    if (address.is_zero()) continue;
     auto result = port_->open_address(address);
     if (!result && result.error().code != Errc::not_found) return result;
+    if (result) port_->show_hop_limits(address);
     opened += result ? 1 : 0;
     if (!result) lost = std::move(result);
   }
@@ -140,7 +167,7 @@ Result<void> CardImpl::open_all_addresses(int device_index) {
 }
 
 Result<proto::Path> CardImpl::resolve_path(int device, const AddressVector& address) {
-  if (device < 0 || static_cast<std::size_t>(device) >= devices_.size())
+  if (!has_device(device))
     return fail(Errc::not_found, "there is no device {}; there are {}", device, devices_.size());
   // Different peers take different paths.
   const auto to = std::as_bytes(std::span(address.destination.bytes));
@@ -150,11 +177,8 @@ Result<proto::Path> CardImpl::resolve_path(int device, const AddressVector& addr
 
 Result<void> CardImpl::modify_qp(QueuePair* qp, const proto::QpAttr& attributes, std::uint32_t mask,
                                  const AddressVector* address) {
-  const Device& device = devices_[static_cast<std::size_t>(qp->device)];
-  if ((mask & proto::attr::path_mtu) != 0 && attributes.path_mtu_bytes > device.active_mtu_bytes)
-    return fail(Errc::invalid_argument, "path MTU {}: {} ({}, MTU {}) carries at most {}",
-                attributes.path_mtu_bytes, device.name, device.interface.name, device.interface.mtu,
-                device.active_mtu_bytes);
+  if ((mask & proto::attr::path_mtu) != 0)
+    BEELINE_TRY_VOID(check_path_mtu(device(qp->device), attributes.path_mtu_bytes));
   Route route;
   if ((mask & proto::attr::address_vector) != 0) {
     if (address == nullptr)

@@ -63,4 +63,58 @@ std::vector<Device> make_devices(std::span<const port::Interface> interfaces) {
   return devices;
 }
 
+namespace {
+
+// By index; an interface that was made anew under the old name is the old device's again.
+const port::Interface* find_interface(const Device& device, std::span<const port::Interface> interfaces) {
+  const auto with = [&](auto&& matches) {
+    const auto found = std::find_if(interfaces.begin(), interfaces.end(), matches);
+    return found == interfaces.end() ? nullptr : &*found;
+  };
+  const auto* same =
+      with([&](const port::Interface& i) { return i.index != 0 && i.index == device.interface.index; });
+  return same != nullptr ? same
+                         : with([&](const port::Interface& i) { return i.name == device.interface.name; });
+}
+
+bool holds(std::span<const Gid> gids, const Gid& gid) {
+  return std::find(gids.begin(), gids.end(), gid) != gids.end();
+}
+
+bool update_gids(std::vector<Gid>& gids, std::span<const IpAddress> addresses) {
+  bool changed = false;
+  for (Gid& gid : gids) {
+    if (gid.is_zero() || holds(addresses, gid)) continue;
+    gid = {};
+    changed = true;
+  }
+  for (const IpAddress& address : addresses) {
+    if (holds(gids, address)) continue;
+    const auto free = std::find_if(gids.begin(), gids.end(), [](const Gid& gid) { return gid.is_zero(); });
+    if (free != gids.end())
+      *free = address;
+    else
+      gids.push_back(address);
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace
+
+DeviceChange update_device(Device& device, std::span<const port::Interface> interfaces) {
+  port::Interface now;  // of one that is gone: down, and without an address
+  now.name = device.interface.name;
+  now.index = device.interface.index;
+  now.mtu = device.interface.mtu;
+  if (const port::Interface* found = find_interface(device, interfaces)) now = *found;
+  DeviceChange change;
+  change.state = device.active != now.up;
+  change.gids = update_gids(device.gids, now.addresses);
+  device.active = now.up;
+  device.active_mtu_bytes = path_mtu_for_link(now.mtu);
+  device.interface = std::move(now);
+  return change;
+}
+
 }  // namespace beeline::nic

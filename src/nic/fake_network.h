@@ -72,6 +72,7 @@ class FakeNetwork {
     std::vector<std::byte> bytes;
     std::optional<std::uint16_t> ip_id = {};
     bool may_be_train = false;
+    port::IpMarks marks = {};
   };
 
   void carry(Datagram datagram);
@@ -101,8 +102,10 @@ class FakePort final : public port::Port {
     addresses_.insert(address);
     return {};
   }
-  Result<std::uint16_t> source_port(const IpAddress&, std::uint32_t flow_hash) override {
-    return static_cast<std::uint16_t>(0xC000 | (flow_hash & 0x3FFF));
+  Result<std::uint16_t> source_port(const IpAddress&, std::uint32_t flow_hash, port::IpMarks marks) override {
+    const auto port = static_cast<std::uint16_t>(0xC000 | (flow_hash & 0x3FFF));
+    marks_[port] = marks;
+    return port;
   }
   std::size_t receive_buffer_bytes() const override { return std::size_t{256} * 1024; }
 
@@ -141,6 +144,7 @@ class FakePort final : public port::Port {
       out[handed_out_.size() - 1].ip_header_seen = datagram.ip_id.has_value();
       out[handed_out_.size() - 1].ip_id = datagram.ip_id.value_or(0);
       out[handed_out_.size() - 1].may_be_train = datagram.may_be_train;
+      out[handed_out_.size() - 1].marks = datagram.marks;
     }
     counters_.datagrams_received += handed_out_.size();
     return handed_out_.size();
@@ -167,12 +171,27 @@ class FakePort final : public port::Port {
   TimePoint now() const override { return network_.now(); }
   const port::PortCounters& counters() const override { return counters_; }
   void note_silence() override { ++silences; }
+  bool take_interface_change(bool) override { return interfaces_changed.exchange(false); }
+  Result<std::vector<port::Interface>> interfaces() const override {
+    const std::lock_guard lock(network_.mutex_);
+    return interfaces_;
+  }
+  // The host's interfaces are these now, and the kernel says so.
+  void set_interfaces(std::vector<port::Interface> interfaces) {
+    {
+      const std::lock_guard lock(network_.mutex_);
+      interfaces_ = std::move(interfaces);
+    }
+    interfaces_changed = true;
+    wake();
+  }
   void abandon_after_fork() override {}
 
   static constexpr IpAddress unusable = IpAddress::v4(192, 0, 2, 66);
   std::atomic<bool> asleep{false};  // in wait()
   std::atomic<int> waits{0};        // how often somebody went to sleep here
   std::atomic<int> silences{0};     // answers that did not come
+  std::atomic<bool> interfaces_changed{false};
 
  private:
   friend class FakeNetwork;
@@ -183,6 +202,7 @@ class FakePort final : public port::Port {
     for (port::OutPacket& packet : packets) {
       datagrams.push_back({packet.source, packet.destination, packet.source_port, {}});
       if (network_.train_max > 1) datagrams.back().ip_id = packet.place;
+      datagrams.back().marks = marks_[packet.source_port];
       packet.status = gather(packet, datagrams.back().bytes);
     }
     const bool faulty = std::any_of(packets.begin(), packets.end(), [](const port::OutPacket& packet) {
@@ -223,11 +243,13 @@ class FakePort final : public port::Port {
   FakeNetwork& network_;
   const port::Slot slot_;
   std::set<IpAddress> addresses_;
+  std::map<std::uint16_t, port::IpMarks> marks_;  // of a source port
   std::deque<FakeNetwork::Datagram> arrived_;
   std::vector<FakeNetwork::Datagram> handed_out_;
   std::condition_variable something_;
   bool woken_ = false;
   port::PortCounters counters_;
+  std::vector<port::Interface> interfaces_;
 };
 
 inline std::unique_ptr<FakePort> FakeNetwork::make_port(std::uint8_t slot) {

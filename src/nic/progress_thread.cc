@@ -8,6 +8,7 @@ namespace beeline::nic {
 namespace {
 
 constexpr auto tick_interval = 1ms;
+constexpr int ticks_per_look = 64;  // at the interfaces
 
 // Signals are the application's: its handlers run on its own threads. Faults cannot be blocked, and ours
 // must reach the fault handlers.
@@ -31,8 +32,12 @@ class BlockedSignals {
 }  // namespace
 
 ProgressThread::ProgressThread(Engine& engine, port::Port& port, local::LocalLane* lane,
-                               const std::atomic<int>& armed_queues)
-    : engine_(engine), port_(port), lane_(lane), armed_queues_(armed_queues) {
+                               const std::atomic<int>& armed_queues, std::function<void()> follow_interfaces)
+    : engine_(engine),
+      port_(port),
+      lane_(lane),
+      armed_queues_(armed_queues),
+      follow_interfaces_(std::move(follow_interfaces)) {
   if (lane_ != nullptr) lane_->leave_links_to_thread();
   const BlockedSignals blocked;  // the thread inherits the mask
   thread_ = std::make_unique<std::thread>([this] { run(); });
@@ -52,11 +57,19 @@ void ProgressThread::run() {
     const TimePoint lane_next = lane_ != nullptr ? lane_->run_round() : TimePoint::never();
     const TimePoint next = engine_.run_round(lane_next);
     if (next <= port_.now()) continue;
-    if (engine_.take_polled() && armed_queues_.load() == 0)
+    const bool ticks = engine_.take_polled() && armed_queues_.load() == 0;
+    if (ticks)
       tick();
     else
       sleep(next);
+    look_at_interfaces(ticks);
   }
+}
+
+// The kernel wakes whoever sleeps; a tick has to ask, and does so now and then.
+void ProgressThread::look_at_interfaces(bool ticked) {
+  const bool look = ticked && ++ticks_ % ticks_per_look == 0;
+  if (port_.take_interface_change(look)) follow_interfaces_();
 }
 
 void ProgressThread::sleep(TimePoint until) {

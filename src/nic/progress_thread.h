@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -20,9 +21,10 @@ namespace beeline::nic {
 class ProgressThread {
  public:
   // `armed_queues`: how many completion queues are armed.
-  // `lane` may be nullptr.
+  // `lane` may be nullptr. `follow_interfaces` is called, on the thread, when links or addresses may have
+  // changed.
   ProgressThread(Engine& engine, port::Port& port, local::LocalLane* lane,
-                 const std::atomic<int>& armed_queues);
+                 const std::atomic<int>& armed_queues, std::function<void()> follow_interfaces);
   ~ProgressThread();
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -36,11 +38,14 @@ class ProgressThread {
   void run();
   void tick();
   void sleep(TimePoint until);
+  void look_at_interfaces(bool ticked);
 
   Engine& engine_;
   port::Port& port_;
   local::LocalLane* const lane_;
   const std::atomic<int>& armed_queues_;
+  const std::function<void()> follow_interfaces_;
+  int ticks_ = 0;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> ticking_{false};
   std::mutex mutex_;

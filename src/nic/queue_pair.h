@@ -26,7 +26,7 @@ struct Route {
 
 class QueuePair {
  public:
-  QueuePair(const proto::QpSetup& setup, const QpRequest& request, std::span<const Gid> own_addresses)
+  QueuePair(const proto::QpSetup& setup, const QpRequest& request, const std::vector<Gid>& own_addresses)
       : qpn(setup.qpn),
         device(request.device),
         domain(request.domain),
@@ -46,7 +46,7 @@ class QueuePair {
   CompletionQueue* const receive_cq;
   SharedQueue* const shared_queue;
   const proto::QpType type;
-  const std::span<const Gid> addresses;  // its device's: where datagrams may come to
+  const std::vector<Gid>& addresses;  // its device's: where datagrams may come to; under the engine's lock
   const EventSink events;
   void* const cookie;
 

@@ -40,8 +40,9 @@ class LossyPort final : public port::Port {
 
   port::Slot slot() const override { return inner_->slot(); }
   Result<void> open_address(const IpAddress& address) override { return inner_->open_address(address); }
-  Result<std::uint16_t> source_port(const IpAddress& address, std::uint32_t flow_hash) override {
-    return inner_->source_port(address, flow_hash);
+  Result<std::uint16_t> source_port(const IpAddress& address, std::uint32_t flow_hash,
+                                    port::IpMarks marks) override {
+    return inner_->source_port(address, flow_hash, marks);
   }
   std::size_t receive_buffer_bytes() const override { return inner_->receive_buffer_bytes(); }
   std::size_t send(std::span<port::OutPacket> packets) override {

@@ -33,6 +33,13 @@ wire::IpUdp ip_udp_of(const port::InPacket& datagram) {
 
 bool is_datagrams(const QueuePair& qp) { return qp.type == proto::QpType::ud; }
 
+// Where the hop limit was not seen, it is what most hosts send with.
+proto::Arrival arrival_of(const port::InPacket& datagram) {
+  proto::Arrival arrival{datagram.source, datagram.destination, datagram.marks.traffic_class};
+  if (datagram.marks.hop_limit != 0) arrival.hop_limit = datagram.marks.hop_limit;
+  return arrival;
+}
+
 constexpr proto::Arrival unseen{};  // what connections do not ask for
 
 }  // namespace
@@ -83,7 +90,7 @@ QueuePair* Receiver::deliver(const port::InPacket& datagram, const Examined& pac
   }
   counters_.wire_payload_received += packet->payload.size();
   if (is_datagrams(*qp))
-    qp->protocol.handle_packet(now, *packet, {datagram.source, datagram.destination});
+    qp->protocol.handle_packet(now, *packet, arrival_of(datagram));
   else
     qp->protocol.handle_packet(now, *packet, unseen);
   return qp;

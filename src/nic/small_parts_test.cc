@@ -118,9 +118,10 @@ class ListsTest : public ::testing::Test {
     proto::QpSetup setup;
     setup.qpn = Qpn{qpn};
     setup.memory = &regions_;
-    return std::make_unique<QueuePair>(setup, QpRequest{}, std::span<const Gid>{});
+    return std::make_unique<QueuePair>(setup, QpRequest{}, no_addresses_);
   }
   RegionTable regions_{8, 8};
+  const std::vector<Gid> no_addresses_;
   std::unique_ptr<QueuePair> a_ = make(1), b_ = make(2), c_ = make(3);
 };
 

@@ -39,6 +39,15 @@ inline constexpr std::size_t train_bytes_max = 65'507;  // of all payloads: a da
 inline constexpr std::size_t train_pieces_max = 1024;   // UIO_MAXIOV
 inline constexpr std::size_t packet_pieces_max = 64;    // of one datagram
 
+// What of an IP header a sender may choose and a receiver is told: ToS, or the traffic class, and TTL, or the
+// hop limit. An ICRC covers neither.
+struct IpMarks {
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 0;  // 0: the host's own; not seen
+
+  bool operator==(const IpMarks&) const = default;
+};
+
 enum class SendStatus : std::uint8_t {
   sent,
   no_room,  // socket buffer full: this and all later packets of the span were not sent
@@ -75,6 +84,7 @@ struct InPacket {
   // It may be a train, of which only the first datagram's IP header was seen, and not where it is cut.
   bool may_be_train = false;
   bool handed_over = false;  // another process of this host passed it on
+  IpMarks marks = {};
 };
 
 // A number 0 … 255 that this process owns among those that share UDP 4791 in this network
@@ -107,8 +117,12 @@ class Port {
   // Opens the socket on `address`:4791 (idempotent). Errors: in_use names the other user's socket,
   // not_found when the address is not on this host.
   virtual Result<void> open_address(const IpAddress& address) = 0;
-  // A UDP source port for a flow, 0xC000 … 0xFFFF, stable for equal hashes, bound on `address`.
-  virtual Result<std::uint16_t> source_port(const IpAddress& address, std::uint32_t flow_hash) = 0;
+  // A UDP source port for a flow, 0xC000 … 0xFFFF, stable for equal hashes and marks, bound on `address`:
+  // what leaves from there has these marks.
+  virtual Result<std::uint16_t> source_port(const IpAddress& address, std::uint32_t flow_hash,
+                                            IpMarks marks = {}) = 0;
+  // From now on packets to this address say their hop limit (InPacket::marks).
+  virtual void show_hop_limits(const IpAddress& /*address*/) {}
   // Payload bytes the receive buffers can really hold (after what the kernel granted).
   virtual std::size_t receive_buffer_bytes() const = 0;
 
@@ -137,6 +151,11 @@ class Port {
   // An answer did not come in time. If packets may have gone astray on this host, looks into it, now
   // and then. From any thread.
   virtual void note_silence() {}
+  // Whether links or addresses of this host may have changed since the last call. wait() notices that;
+  // a thread that is in none asks with `look`, which takes a system call. For the thread that waits.
+  virtual bool take_interface_change(bool /*look*/) { return false; }
+  // The host's interfaces as they are now, those without an address too.
+  virtual Result<std::vector<Interface>> interfaces() const { return std::vector<Interface>{}; }
   // In the child of a fork: closes every descriptor of this port without a word to anybody.
   virtual void abandon_after_fork() = 0;
 };

@@ -1,27 +1,12 @@
 """Programs of librdmacm, and perftest's -R, unmodified: the real librdmacm over the emulated device, on one
 host and between two network namespaces."""
 
-import re
-import time
 import unittest
-from pathlib import Path
 
-from place import STEP_S, Program, free_port, on_card, places
-
-TCP, UDP = 0x0106, 0x0111
+from place import TCP, UDP, Program, await_service, free_port, on_card, places
 
 
 class ConnectionManager(unittest.TestCase):
-    def await_service(self, server, space, port):
-        """A listener has a name in its network namespace, and listens on it (port/udp/service.h)."""
-        name = f"@beeline.4791.service.{space << 16 | port:016x}"
-        listens = re.compile(rf" 00010000 \w+ \w+ +\d+ {name}$", re.MULTILINE)  # the flag __SO_ACCEPTCON
-        end = time.monotonic() + STEP_S
-        while not listens.search(Path(f"/proc/{server.process.pid}/net/unix").read_text()):
-            self.assertIsNone(server.process.poll(), server.output())
-            self.assertLess(time.monotonic(), end, f"nobody listens on {name}\n{server.output()}")
-            time.sleep(0.02)
-
     def play(self, server_words, client_words, space=TCP, port=None, server_ends=True):
         """{address} and {port} stand for the server's. Returns the client's output, of the last place."""
         for place in places():
@@ -29,7 +14,7 @@ class ConnectionManager(unittest.TestCase):
             fill = lambda words: [w.format(address=place.address, port=number) for w in words.split()]
             server = Program(place.words(0, on_card(*fill(server_words))))
             try:
-                self.await_service(server, space, number)
+                await_service(server, space, number)
                 client = Program(place.words(1, on_card(*fill(client_words))))
                 status = client.wait()
                 told = f"{client_words} ({place.name})\nclient:\n{client.output()}\nserver:\n{server.output()}"

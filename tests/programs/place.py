@@ -73,6 +73,46 @@ class Program:
             time.sleep(0.02)
 
 
+TCP, UDP = 0x0106, 0x0111  # port spaces of the connection manager
+
+
+def await_service(server, space, port):
+    """A listener has a name in its network namespace, and listens on it (port/udp/service.h)."""
+    name = f"@beeline.4791.service.{space << 16 | port:016x}"
+    listens = re.compile(rf" 00010000 \w+ \w+ +\d+ {name}$", re.MULTILINE)  # the flag __SO_ACCEPTCON
+    end = time.monotonic() + STEP_S
+    while not listens.search(Path(f"/proc/{server.process.pid}/net/unix").read_text()):
+        assert server.process.poll() is None, server.output()
+        assert time.monotonic() < end, f"nobody listens on {name}\n{server.output()}"
+        time.sleep(0.02)
+
+
+class Namespace:
+    """A network namespace of a test's own, with lo up: as root, or as anybody whom the kernel lets."""
+
+    def __init__(self):
+        root = os.geteuid() == 0
+        words = ["unshare", *([] if root else ["-r"]), "-n", "sh", "-c", "ip link set lo up && echo ready; exec sleep 3600"]
+        self.holder = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        self.made = self.holder.stdout.readline() == "ready\n"
+        self.prefix = ["nsenter", "-t", str(self.holder.pid), *([] if root else ["-U", "--preserve-credentials"]), "-n"]
+        if not self.made:
+            print("needs a network namespace, and none can be made here: not run")
+
+    def ip(self, *words):
+        done = run(*self.prefix, "ip", *words)
+        assert done.returncode == 0, f"ip {words}: {done.stderr}"
+
+    def program(self, *words):
+        """On the card, in there."""
+        return Program([*self.prefix, *on_card(*words)])
+
+    def close(self):
+        self.holder.kill()
+        self.holder.wait()
+        self.holder.stdout.close()
+
+
 class OneHost:
     name = "one host"
 

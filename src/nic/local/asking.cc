@@ -80,6 +80,8 @@ void LocalLane::choose(QueuePair& qp, TimePoint now) {
   bool wire = false;
   auto failure = proto::WcStatus::local_qp_operation_error;
   {
+    const auto known = queue_pairs_.find(qp.qpn.value);
+    if (known == queue_pairs_.end() || known->second != &qp) return;  // destroyed while somebody posted to it
     const std::lock_guard lock(qp.mutex);
     if (!qp.protocol.wants_lane() || qp.local != nullptr) return;
     const Qpn peer = qp.protocol.attributes().destination;

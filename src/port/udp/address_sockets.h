@@ -22,6 +22,7 @@ class AddressSockets {
   int raw() const { return raw_.get(); }  // -1: there is none
   FlowSockets& flows() { return flows_; }
   bool takes_trains() const { return takes_trains_; }
+  void show_hop_limits() { port::show_hop_limits(data_, address_.is_v4()); }
   void stop_trains();  // the kernel says that it does not
 
   // --- steering: learn which index of the reuseport group is whose ---

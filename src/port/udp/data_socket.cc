@@ -138,6 +138,20 @@ Result<Descriptor> open_flow_socket(const IpAddress& address, std::uint16_t port
   }
 }
 
+Result<void> mark_what_leaves(const Descriptor& socket, const IpAddress& address, IpMarks marks) {
+  const bool v4 = address.is_v4();
+  const int level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
+  if (marks.traffic_class != 0 && !set(socket, level, v4 ? IP_TOS : IPV6_TCLASS, marks.traffic_class))
+    return fail_errno(errno, fmt::format("cannot send with traffic class {:#x}", marks.traffic_class));
+  if (marks.hop_limit != 0 && !set(socket, level, v4 ? IP_TTL : IPV6_UNICAST_HOPS, marks.hop_limit))
+    return fail_errno(errno, fmt::format("cannot send with hop limit {}", marks.hop_limit));
+  return {};
+}
+
+void show_hop_limits(const Descriptor& socket, bool v4) {
+  set(socket, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVTTL : IPV6_RECVHOPLIMIT, 1);
+}
+
 void take_merged_datagrams(const Descriptor& data_socket) { set(data_socket, IPPROTO_UDP, UDP_GRO, 1); }
 
 void grow_receive_buffer(const Descriptor& socket) { grow_buffer(socket, SO_RCVBUFFORCE, SO_RCVBUF); }

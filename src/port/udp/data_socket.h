@@ -7,6 +7,7 @@
 #include "base/address.h"
 #include "base/descriptor.h"
 #include "base/result.h"
+#include "port/port.h"
 
 namespace beeline::port {
 
@@ -24,6 +25,11 @@ Result<Descriptor> open_data_socket(const IpAddress& address, std::uint32_t scop
 // write: 0 with DF set, which it does for unconnected sockets that never fragment.
 // IP_PMTUDISC_PROBE does that and also ignores forged ICMP "fragmentation needed".
 Result<Descriptor> open_flow_socket(const IpAddress& address, std::uint16_t port, std::uint32_t scope_id);
+
+// Once for the socket, so that no packet costs more for it.
+Result<void> mark_what_leaves(const Descriptor& flow_socket, const IpAddress& address, IpMarks marks);
+// From now on it tells the hop limit of what it receives; of ToS and traffic class it always does.
+void show_hop_limits(const Descriptor& data_socket, bool v4);
 
 // From now on the socket may give several datagrams of a flow in one piece, and say where it is to be cut.
 void take_merged_datagrams(const Descriptor& data_socket);

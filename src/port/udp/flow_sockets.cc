@@ -14,22 +14,33 @@ FlowSockets::FlowSockets(const IpAddress& address, std::uint32_t scope_id)
   flows_.reserve(sockets_max);
 }
 
-Result<std::uint16_t> FlowSockets::port_for(std::uint32_t flow_hash) {
+Result<std::uint16_t> FlowSockets::port_for(std::uint32_t flow_hash, IpMarks marks) {
   const auto wanted = static_cast<std::uint16_t>(first_port + (flow_hash & port_mask));
   // By what was wanted, not by what was got: a port that has become free since must not move a flow.
-  const auto known =
-      std::find_if(flows_.begin(), flows_.end(), [&](const Flow& flow) { return flow.wanted == wanted; });
-  if (known != flows_.end()) return known->port;
-  if (flows_.size() == sockets_max) return flows_[wanted % sockets_max].port;
-  return open_near(wanted);
+  std::size_t alike = 0;
+  for (const Flow& flow : flows_) {
+    if (flow.marks != marks) continue;
+    if (flow.wanted == wanted) return flow.port;
+    ++alike;
+  }
+  if (alike < sockets_max) return open_near(wanted, marks);
+  std::size_t place = wanted % sockets_max;
+  return std::find_if(flows_.begin(), flows_.end(),
+                      [&](const Flow& flow) { return flow.marks == marks && place-- == 0; })
+      ->port;
 }
 
-Result<std::uint16_t> FlowSockets::open_near(std::uint16_t wanted) {
+Result<std::uint16_t> FlowSockets::open_near(std::uint16_t wanted, IpMarks marks) {
+  if (flows_.size() == all_sockets_max)
+    return fail(Errc::resource_exhausted,
+                "{} sockets send from {} already: too many different traffic classes and hop limits",
+                all_sockets_max, to_string(address_));
   for (std::uint16_t i = 0; i < attempts_max; ++i) {
     const auto port = static_cast<std::uint16_t>(first_port + ((wanted + i) & port_mask));
     BEELINE_TRY(Descriptor socket, open_flow_socket(address_, port, scope_id_));
     if (!socket) continue;
-    flows_.push_back({wanted, port, std::move(socket)});
+    BEELINE_TRY_VOID(mark_what_leaves(socket, address_, marks));
+    flows_.push_back({wanted, port, marks, std::move(socket)});
     return port;
   }
   return fail(Errc::resource_exhausted, "no free UDP source port on {} near {}: {} in a row are taken",

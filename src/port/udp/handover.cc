@@ -28,6 +28,24 @@ bool belongs_to(int socket, uid_t user) {
 
 }  // namespace
 
+HandOverMessage message_about(const InPacket& packet, Slot sender) {
+  HandOverMessage message;
+  message.sender = sender;
+  message.congestion_experienced = packet.congestion_experienced;
+  message.source_port = packet.source_port;
+  message.source = packet.source;
+  message.destination = packet.destination;
+  message.marks = packet.marks;
+  return message;
+}
+
+InPacket packet_of(const HandOverMessage& message, MutableBytes payload) {
+  InPacket packet{message.source, message.destination, message.source_port, payload,
+                  message.congestion_experienced};
+  packet.marks = message.marks;
+  return packet;
+}
+
 HandOverHeader encode(const HandOverMessage& message) {
   HandOverHeader header{};
   store_be32(header.data(), magic);
@@ -39,6 +57,8 @@ HandOverHeader encode(const HandOverMessage& message) {
   store_u8(header.data() + 7, message.index);
   store_be16(header.data() + 8, message.source_port);
   store_u8(header.data() + 10, message.sender.value);
+  store_u8(header.data() + 11, message.marks.traffic_class);
+  store_u8(header.data() + 12, message.marks.hop_limit);
   std::memcpy(header.data() + 16, message.source.bytes.data(), 16);
   std::memcpy(header.data() + 32, message.destination.bytes.data(), 16);
   return header;
@@ -53,7 +73,7 @@ std::optional<HandOverMessage> decode_handover(Bytes bytes) {
   if (kind != static_cast<std::uint8_t>(HandOverMessage::Kind::packet) &&
       kind != static_cast<std::uint8_t>(HandOverMessage::Kind::answer))
     return std::nullopt;
-  for (std::size_t i = 11; i < 16; ++i)
+  for (std::size_t i = 13; i < 16; ++i)
     if (load_u8(p + i) != 0) return std::nullopt;
   HandOverMessage message;
   message.kind = static_cast<HandOverMessage::Kind>(kind);
@@ -62,6 +82,7 @@ std::optional<HandOverMessage> decode_handover(Bytes bytes) {
   message.index = load_u8(p + 7);
   message.source_port = load_be16(p + 8);
   message.sender.value = load_u8(p + 10);
+  message.marks = {load_u8(p + 11), load_u8(p + 12)};
   std::memcpy(message.source.bytes.data(), p + 16, 16);
   std::memcpy(message.destination.bytes.data(), p + 32, 16);
   return message;

@@ -44,7 +44,12 @@ struct HandOverMessage {
   std::uint16_t source_port = 0;
   IpAddress source;
   IpAddress destination;
+  IpMarks marks;
 };
+
+// What a process says of a packet that it passes on, and what the other one makes of it.
+HandOverMessage message_about(const InPacket& packet, Slot sender);
+InPacket packet_of(const HandOverMessage& message, MutableBytes payload);
 
 inline constexpr std::size_t handover_header_bytes = 48;
 using HandOverHeader = std::array<std::byte, handover_header_bytes>;

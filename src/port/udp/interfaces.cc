@@ -91,7 +91,7 @@ bool comes_first(const Interface& a, const Interface& b) {
 
 }  // namespace
 
-Result<std::vector<Interface>> list_interfaces() {
+Result<std::vector<Interface>> list_all_interfaces() {
   ifaddrs* raw = nullptr;
   if (::getifaddrs(&raw) != 0) return fail_errno(errno, "cannot list the interfaces");
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(raw, &::freeifaddrs);
@@ -101,7 +101,6 @@ Result<std::vector<Interface>> list_interfaces() {
   const std::set<IpAddress> unusable = unusable_ipv6();
   for (auto& [name, interface] : by_name(raw)) {
     std::erase_if(interface.addresses, [&](const IpAddress& address) { return unusable.contains(address); });
-    if (interface.addresses.empty()) continue;
     interface.index = static_cast<int>(::if_nametoindex(name.c_str()));
     interface.mtu = mtu_of(socket, name);
     std::stable_partition(interface.addresses.begin(), interface.addresses.end(),
@@ -109,6 +108,12 @@ Result<std::vector<Interface>> list_interfaces() {
     interfaces.push_back(std::move(interface));
   }
   std::sort(interfaces.begin(), interfaces.end(), comes_first);
+  return interfaces;
+}
+
+Result<std::vector<Interface>> list_interfaces() {
+  BEELINE_TRY(auto interfaces, list_all_interfaces());
+  std::erase_if(interfaces, [](const Interface& interface) { return interface.addresses.empty(); });
   return interfaces;
 }
 

@@ -124,6 +124,7 @@ std::optional<InPacket> parse_ip_datagram(MutableBytes bytes) {
   packet.source_port = load_be16(udp);
   packet.bytes = bytes.subspan(ip_bytes + udp_bytes);
   packet.congestion_experienced = (load_u8(ip + 1) & ecn_mask) == ecn_ce;
+  packet.marks = {load_u8(ip + 1), load_u8(ip + 8)};
   packet.ip_header_seen = true;
   packet.may_be_train = true;
   packet.dont_fragment = (flags & dont_fragment) != 0;

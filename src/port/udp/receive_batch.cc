@@ -17,8 +17,10 @@ constexpr int ecn_mask = 3, ecn_ce = 3;  // RFC 3168, 5: the low bits of ToS or 
 
 // What the kernel says of a message beside its bytes.
 struct Remarks {
-  bool congestion_experienced = false;
+  IpMarks marks;
   std::uint16_t segment_bytes = 0;
+
+  bool congestion_experienced() const { return (marks.traffic_class & ecn_mask) == ecn_ce; }
 };
 
 int number_in(const cmsghdr* item) {
@@ -30,10 +32,13 @@ int number_in(const cmsghdr* item) {
 Remarks remarks_of(msghdr& header) {
   Remarks remarks;
   for (cmsghdr* item = CMSG_FIRSTHDR(&header); item != nullptr; item = CMSG_NXTHDR(&header, item)) {
-    if (item->cmsg_level == IPPROTO_IP && item->cmsg_type == IP_TOS)
-      remarks.congestion_experienced = (*CMSG_DATA(item) & ecn_mask) == ecn_ce;
+    if (item->cmsg_level == IPPROTO_IP && item->cmsg_type == IP_TOS)  // one byte, in contrast to the others
+      remarks.marks.traffic_class = *CMSG_DATA(item);
     else if (item->cmsg_level == IPPROTO_IPV6 && item->cmsg_type == IPV6_TCLASS)
-      remarks.congestion_experienced = (number_in(item) & ecn_mask) == ecn_ce;
+      remarks.marks.traffic_class = static_cast<std::uint8_t>(number_in(item));
+    else if ((item->cmsg_level == IPPROTO_IP && item->cmsg_type == IP_TTL) ||
+             (item->cmsg_level == IPPROTO_IPV6 && item->cmsg_type == IPV6_HOPLIMIT))
+      remarks.marks.hop_limit = static_cast<std::uint8_t>(number_in(item));
     else if (item->cmsg_level == IPPROTO_UDP && item->cmsg_type == UDP_GRO)
       remarks.segment_bytes = static_cast<std::uint16_t>(number_in(item));
   }
@@ -128,7 +133,8 @@ ReceiveBatch::Datagram ReceiveBatch::datagram(std::size_t index) const {
   result.source_port = port_of(names_[index]);
   result.bytes = buffer(index).first(header.msg_len);
   const Remarks remarks = remarks_of(header.msg_hdr);
-  result.congestion_experienced = remarks.congestion_experienced;
+  result.congestion_experienced = remarks.congestion_experienced();
+  result.marks = remarks.marks;
   result.segment_bytes = remarks.segment_bytes;
   result.truncated = (header.msg_hdr.msg_flags & MSG_TRUNC) != 0;
   return result;

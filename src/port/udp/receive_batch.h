@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "port/port.h"
 #include "port/udp/socket_address.h"
 
 namespace beeline::port {
@@ -24,6 +25,7 @@ class ReceiveBatch {
     std::uint16_t source_port = 0;
     MutableBytes bytes;
     bool congestion_experienced = false;
+    IpMarks marks;
     bool truncated = false;           // was longer than its buffer
     std::uint16_t segment_bytes = 0;  // of each of several datagrams, but the last; 0: it is one
 
@@ -46,7 +48,7 @@ class ReceiveBatch {
  private:
   union Control {
     cmsghdr aligned;
-    std::byte bytes[CMSG_SPACE(sizeof(int)) * 2];
+    std::byte bytes[CMSG_SPACE(sizeof(int)) * 3];  // traffic class, hop limit, segment size
   };
   MutableBytes buffer(std::size_t index) const;
   std::size_t limit_for(std::size_t wanted) const;

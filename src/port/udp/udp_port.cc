@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "port/udp/address_sockets.h"
 #include "port/udp/handover.h"
+#include "port/udp/interface_watch.h"
 #include "port/udp/raw_socket.h"
 #include "port/udp/receive_batch.h"
 #include "port/udp/send_batch.h"
@@ -67,7 +68,9 @@ class UdpPort final : public Port {
 
   Slot slot() const override { return hand_over_->slot(); }
   Result<void> open_address(const IpAddress& address) override;
-  Result<std::uint16_t> source_port(const IpAddress& address, std::uint32_t flow_hash) override;
+  Result<std::uint16_t> source_port(const IpAddress& address, std::uint32_t flow_hash,
+                                    IpMarks marks) override;
+  void show_hop_limits(const IpAddress& address) override;
   std::size_t receive_buffer_bytes() const override { return receive_buffer_bytes_; }
   std::size_t train_max(const IpAddress& source) const override;
   std::size_t send(std::span<OutPacket> packets) override;
@@ -82,6 +85,8 @@ class UdpPort final : public Port {
   int pass_on(const InPacket& packet, std::optional<Slot> to) override;
   bool is_served(std::uint64_t service_id) const override { return service_is_served(service_id); }
   void note_silence() override { silence_.store(true, std::memory_order_relaxed); }
+  bool take_interface_change(bool look) override;
+  Result<std::vector<Interface>> interfaces() const override { return list_all_interfaces(); }
   void abandon_after_fork() override;
 
  private:
@@ -117,6 +122,8 @@ class UdpPort final : public Port {
   std::unique_ptr<HandOver> hand_over_;
   std::vector<std::unique_ptr<AddressSockets>> addresses_;
   Descriptor epoll_, wake_event_;
+  InterfaceWatch interface_watch_;  // this and the next are of the thread that waits
+  bool interfaces_changed_ = false;
   std::atomic<bool> wake_pending_ = false;
   std::atomic<bool> look_everywhere_ = true;  // wait() ended: whatever woke it may be anywhere
   TimePoint next_rare_look_{};
@@ -166,12 +173,17 @@ Result<void> UdpPort::open_address(const IpAddress& address) {
   return {};
 }
 
-Result<std::uint16_t> UdpPort::source_port(const IpAddress& address, std::uint32_t flow_hash) {
+void UdpPort::show_hop_limits(const IpAddress& address) {
+  const std::lock_guard lock(mutex_);
+  if (AddressSockets* sockets = find(address)) sockets->show_hop_limits();
+}
+
+Result<std::uint16_t> UdpPort::source_port(const IpAddress& address, std::uint32_t flow_hash, IpMarks marks) {
   const std::lock_guard lock(mutex_);
   AddressSockets* sockets = find(address);
   if (sockets == nullptr)
     return fail(Errc::not_found, "address {} is not open on this port", to_string(address));
-  return sockets->flows().port_for(flow_hash);
+  return sockets->flows().port_for(flow_hash, marks);
 }
 
 // --- sending ---
@@ -282,8 +294,7 @@ void UdpPort::take_over(const HandOver::Received& received, Sink& sink, TimePoin
   if (management) {
     ++counters_.taken_over;
     InPacket& packet = sink.next();
-    packet = {message.source, message.destination, message.source_port, received.payload,
-              message.congestion_experienced};
+    packet = packet_of(message, received.payload);
     packet.handed_over = true;
     return;
   }
@@ -293,8 +304,7 @@ void UdpPort::take_over(const HandOver::Received& received, Sink& sink, TimePoin
     return;
   }
   ++counters_.taken_over;
-  sink.next() = {message.source, message.destination, message.source_port, received.payload,
-                 message.congestion_experienced};
+  sink.next() = packet_of(message, received.payload);
 }
 
 void UdpPort::receive_from(AddressSockets& sockets, Sink& sink, TimePoint time, bool rare_too) {
@@ -352,32 +362,24 @@ void UdpPort::sort_in_one(AddressSockets& sockets, const ReceiveBatch::Datagram&
     ++counters_.truncated;
     return;
   }
+  InPacket packet{message.source, sockets.address(), message.source_port, bytes,
+                  message.congestion_experienced};
+  packet.marks = message.marks;
+  packet.ip_id = static_cast<std::uint16_t>(segment);
   const std::uint8_t owner = slot_of(bytes, slot());
   if (owner == slot().value || is_management(bytes)) {
-    InPacket& packet = sink.next();
-    packet = {message.source, sockets.address(), message.source_port, bytes, message.congestion_experienced};
-    packet.ip_id = static_cast<std::uint16_t>(segment);
+    sink.next() = packet;
     return;
   }
-  HandOverMessage hand_over;
-  hand_over.sender = slot();
-  hand_over.congestion_experienced = message.congestion_experienced;
+  HandOverMessage hand_over = message_about(packet, slot());
   hand_over.behind_another = slot_of(message.segment(0), slot()) != owner;
-  hand_over.source_port = message.source_port;
-  hand_over.source = message.source;
-  hand_over.destination = sockets.address();
   count_passed(hand_over_->pass(Slot{owner}, hand_over, bytes, time));
 }
 
 int UdpPort::pass_on(const InPacket& packet, std::optional<Slot> to) {
   const std::lock_guard lock(mutex_);
   if (packet.handed_over) return 0;  // once is enough
-  HandOverMessage message;
-  message.sender = slot();
-  message.congestion_experienced = packet.congestion_experienced;
-  message.source_port = packet.source_port;
-  message.source = packet.source;
-  message.destination = packet.destination;
+  const HandOverMessage message = message_about(packet, slot());
   int passed = 0;
   if (!to)
     passed = hand_over_->pass_to_all(message, packet.bytes, now());
@@ -439,14 +441,20 @@ void UdpPort::wait(TimePoint deadline) {
   const std::int64_t until_ns = std::min(deadline.ns, next_tick_ns_.load(std::memory_order_relaxed));
   const std::int64_t left_ns = std::max<std::int64_t>(0, until_ns - now().ns);
   const timespec timeout{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
-  pollfd ready{epoll_.get(), POLLIN, 0};
-  ::ppoll(&ready, 1, &timeout, nullptr);
+  pollfd ready[] = {{epoll_.get(), POLLIN, 0}, {interface_watch_.descriptor(), POLLIN, 0}};
+  ::ppoll(ready, std::size(ready), &timeout, nullptr);
   look_everywhere_.store(true, std::memory_order_relaxed);
-  if (ready.revents == 0) return;
+  if (ready[1].revents != 0 && interface_watch_.take_change()) interfaces_changed_ = true;
+  if (ready[0].revents == 0) return;
   // Read before the flag is lowered: a wake() in between is answered by our return.
   std::uint64_t wakes = 0;
   [[maybe_unused]] const ssize_t taken = ::read(wake_event_.get(), &wakes, sizeof wakes);
   wake_pending_.exchange(false);
+}
+
+bool UdpPort::take_interface_change(bool look) {
+  if (look && interface_watch_.take_change()) interfaces_changed_ = true;
+  return std::exchange(interfaces_changed_, false);
 }
 
 void UdpPort::wake() {
@@ -462,6 +470,7 @@ void UdpPort::abandon_after_fork() {
   for (const auto& sockets : addresses_) sockets->close_all();
   epoll_.reset();
   wake_event_.reset();
+  interface_watch_.close();
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ namespace beeline::port {
 // Interfaces with at least one address; those that are up come first, then by index;
 // loopback is last. From getifaddrs(3).
 Result<std::vector<Interface>> list_interfaces();
+// Those without an address, too.
+Result<std::vector<Interface>> list_all_interfaces();
 
 // Takes a free slot (abstract socket "@beeline.4791.<slot>").
 //

@@ -72,7 +72,7 @@ Route route_to(const Endpoint& destination) {
 }
 
 std::optional<DevicePlace> device_with(const nic::Card& card, const IpAddress& address) {
-  const auto& devices = card.devices();
+  const auto devices = card.devices();
   for (std::size_t i = 0; i < devices.size(); ++i)
     for (std::size_t g = 0; g < devices[i].gids.size(); ++g)
       if (devices[i].gids[g] == address)

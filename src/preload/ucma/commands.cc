@@ -132,7 +132,7 @@ int Host::query_route(File& file, Bytes in, std::uint16_t out_bytes) {
     store(identifier->source, response.src_addr);
     store(identifier->destination, response.dst_addr);
     if (identifier->shows_device()) {
-      const nic::Device& device = card_.devices()[static_cast<std::size_t>(identifier->place->device)];
+      const nic::Device device = card_.device(identifier->place->device);
       response.node_guid = __builtin_bswap64(device.guid);
       response.ibdev_index = static_cast<std::uint32_t>(identifier->place->device);
       response.port_num = 1;
@@ -158,7 +158,7 @@ int Host::query_route(File& file, Bytes in, std::uint16_t out_bytes) {
 
 proto::cm::LocalEnd Host::local_end_of(const Identifier& identifier, const rdma_ucm_conn_param& param) const {
   proto::cm::LocalEnd end = identifier.local_end;
-  end.guid = card_.devices()[static_cast<std::size_t>(identifier.place->device)].guid;
+  end.guid = card_.device(identifier.place->device).guid;
   end.qpn = Qpn{param.qp_num & 0xFF'FFFF};
   end.qkey = 0;
   end.responder_resources = param.responder_resources;
@@ -171,7 +171,7 @@ proto::cm::LocalEnd Host::local_end_of(const Identifier& identifier, const rdma_
 }
 
 std::uint8_t Host::path_mtu_of(const DevicePlace& place) const {
-  const std::uint32_t bytes = card_.devices()[static_cast<std::size_t>(place.device)].active_mtu_bytes;
+  const std::uint32_t bytes = card_.device(place.device).active_mtu_bytes;
   std::uint8_t value = IBV_MTU_256;
   while (value < IBV_MTU_4096 && (128u << (value + 1)) <= bytes) ++value;
   return value;

@@ -201,14 +201,21 @@ void Host::part() {
     destroy_all(nullptr);
   }
   card_.serve_management();
-  constexpr Duration patience = 2s, look_again = 2ms;
-  const TimePoint end = card_.now() + patience;
-  for (;;) {
+  constexpr Duration look_again = 2ms, repeat_after = 20ms;
+  constexpr int repeats = 2;
+  TimePoint repeat_at = card_.now() + repeat_after;
+  for (int repeated = 0;;) {
+    const TimePoint now = card_.now();
     {
       const std::lock_guard lock(mutex_);
       if (!manager_.is_parting()) return;
+      if (now >= repeat_at) {
+        if (repeated++ == repeats) return;
+        manager_.repeat_partings(now);
+        repeat_at = now + repeat_after;
+      }
     }
-    if (card_.now() > end) return;
+    card_.serve_management();
     std::this_thread::sleep_for(look_again);
   }
 }
@@ -230,7 +237,9 @@ int Host::open_address(const Endpoint& source) {
   int error = -EADDRNOTAVAIL;
   for (const nic::Device& device : card_.devices())
     for (const Gid& gid : device.gids)
-      if (const int refused = open_management(gid); refused == 0)
+      if (gid.is_zero())
+        continue;
+      else if (const int refused = open_management(gid); refused == 0)
         opened = true;
       else
         error = refused;

@@ -33,8 +33,9 @@ class Host final : public nic::ManagementAgent {
   void release(File& file);
 
   // The process ends: all identifiers are destroyed, as the kernel does with those of files that are still
-  // open, and peers get a little time to agree to disconnections. The kernel would go on repeating them after
-  // its processes; we cannot.
+  // open. The kernel would go on repeating disconnections after its processes. We cannot, so they are said
+  // three times within 60 ms, to peers that have not agreed yet: programs may take long to do so, and the
+  // process does not wait for them.
   void part();
 
   // nic::ManagementAgent

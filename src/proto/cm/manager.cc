@@ -243,6 +243,11 @@ bool Manager::is_parting() const {
                      [](const auto& entry) { return entry.second.state == State::dreq_sent; });
 }
 
+void Manager::repeat_partings(TimePoint now) {
+  for (auto& [id, connection] : connections_)
+    if (connection.state == State::dreq_sent) send_again(now, connection);
+}
+
 std::optional<Event> Manager::poll_event() {
   if (events_.empty()) return std::nullopt;
   const Event event = events_.front();

@@ -161,6 +161,8 @@ class Manager {
 
   // A disconnection that the peer has not agreed to yet: who ends now may leave it waiting.
   bool is_parting() const;
+  // Asks those peers once more, before it is due: nobody will be there when it is.
+  void repeat_partings(TimePoint now);
 
   const ManagerCounters& counters() const { return counters_; }
   std::size_t connections() const { return connections_.size(); }

@@ -83,6 +83,25 @@ TEST(Manager, ConnectsAndDisconnects) {
   EXPECT_EQ(pair.a->connections() + pair.b->connections(), 0u);
 }
 
+TEST(Manager, APartingIsRepeatedForWhoWillNotBeThereLater) {
+  Pair pair(1);
+  const auto [a, b] = connect(pair);
+  pair.a->repeat_partings(pair.now);
+  EXPECT_FALSE(pair.a->has_outgoing()) << "nobody parts";
+  ASSERT_TRUE(pair.a->disconnect(pair.now, a));
+  pair.run(1ms);
+  take(*pair.b, EventKind::disconnected);
+  EXPECT_FALSE(pair.a->has_outgoing());
+  pair.a->repeat_partings(pair.now);
+  EXPECT_TRUE(pair.a->has_outgoing());
+  pair.run(1ms);
+  EXPECT_FALSE(pair.b->poll_event()) << "heard once";
+  ASSERT_TRUE(pair.b->disconnect(pair.now, b));
+  pair.run(1ms);
+  pair.a->repeat_partings(pair.now);
+  EXPECT_FALSE(pair.a->has_outgoing()) << "agreed";
+}
+
 TEST(Manager, EveryConnectionSurvivesALossyWire) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Pair pair(seed, {.loss = 0.25, .duplicate = 0.2, .reorder = 0.3, .corrupt = 0.05});

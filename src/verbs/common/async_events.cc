@@ -37,7 +37,10 @@ void AsyncEvents::forgive(AsyncSource& source, pthread_mutex_t& mutex, std::uint
 void AsyncEvents::raise(AsyncSource& source, ibv_event_type type) {
   const std::lock_guard guard(lock_);
   const auto end = source.waiting_.begin() + static_cast<std::ptrdiff_t>(source.waiting_count_);
-  if (std::find(source.waiting_.begin(), end, type) != end) return;
+  if (const auto earlier = std::find(source.waiting_.begin(), end, type); earlier != end) {
+    std::rotate(earlier, earlier + 1, end);
+    return;
+  }
   if (source.waiting_count_ == AsyncSource::max_waiting) return;
   source.waiting_[source.waiting_count_] = type;
   if (source.waiting_count_++ == 0) ready_.push_back(&source);

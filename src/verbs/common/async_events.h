@@ -12,9 +12,13 @@
 namespace beeline::verbs {
 
 // An object that events are about. An event that nobody has fetched yet is not repeated, so that the
-// queue is bounded by what exists.
+// queue is bounded by what exists; it moves to the end, so that the last one tells how things are.
 class AsyncSource {
  public:
+  struct Port {
+    int number = 1;
+  };
+  explicit AsyncSource(Port port) { template_.element.port_num = port.number; }
   explicit AsyncSource(ibv_cq* cq) { template_.element.cq = cq; }
   explicit AsyncSource(ibv_qp* qp) { template_.element.qp = qp; }
   explicit AsyncSource(ibv_srq* srq) { template_.element.srq = srq; }

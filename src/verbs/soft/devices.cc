@@ -46,15 +46,40 @@ const ContextOps context_ops = {
 };
 
 SoftProvider::SoftProvider(nic::Card& card) : card_(card) {
-  for (std::size_t i = 0; i < card.devices().size(); ++i) {
+  for (const nic::Device& of_card : card.devices()) {
     auto device = std::make_unique<Device>();
-    device->index = static_cast<int>(i);
-    name_device(device->device, card.devices()[i].name);
+    device->index = static_cast<int>(devices_.size());
+    name_device(device->device, of_card.name);
     devices_.push_back(std::move(device));
   }
+  card.add_port_sink(
+      [](void* self, int device, nic::PortEvent event) {
+        static_cast<SoftProvider*>(self)->raise_port_event(device, event);
+      },
+      this);
 }
 
-SoftProvider::~SoftProvider() = default;
+SoftProvider::~SoftProvider() { card_.remove_port_sink(this); }
+
+namespace {
+ibv_event_type type_of(nic::PortEvent event) {
+  switch (event) {
+    case nic::PortEvent::active:
+      return IBV_EVENT_PORT_ACTIVE;
+    case nic::PortEvent::error:
+      return IBV_EVENT_PORT_ERR;
+    case nic::PortEvent::gids_changed:
+      break;
+  }
+  return IBV_EVENT_GID_CHANGE;
+}
+}  // namespace
+
+void SoftProvider::raise_port_event(int device, nic::PortEvent event) {
+  const std::lock_guard lock(open_contexts_mutex_);
+  for (Context* context : open_contexts_)
+    if (context->device_index == device) context->async_events().raise(context->port_events, type_of(event));
+}
 
 int SoftProvider::note(const Error& error) {
   logger()->debug("verbs: {}", error.message);
@@ -76,7 +101,7 @@ ibv_device** SoftProvider::get_device_list(int* count) {
 
 __be64 SoftProvider::get_device_guid(ibv_device* device) {
   if (!owns_device(device)) return 0;
-  return htobe64(card_.devices()[static_cast<std::size_t>(reinterpret_cast<Device*>(device)->index)].guid);
+  return htobe64(card_.device(reinterpret_cast<Device*>(device)->index).guid);
 }
 
 int SoftProvider::get_device_index(ibv_device* device) {
@@ -90,9 +115,11 @@ ibv_context* SoftProvider::open_device(ibv_device* device) {
   context->provider = this;
   context->card = &card_;
   context->device_index = reinterpret_cast<Device*>(device)->index;
-  context->home = &card_.devices()[static_cast<std::size_t>(context->device_index)];
   context->get()->num_comp_vectors = completion_vectors();
+  context->async_events().attach(context->port_events);
   live_.add(context->get(), Kind::context);
+  const std::lock_guard lock(open_contexts_mutex_);
+  open_contexts_.push_back(context.get());
   return context.release()->get();
 }
 
@@ -101,6 +128,10 @@ int SoftProvider::close_device(ibv_context* context) {
   if (context_of(context)->objects > 0) {
     live_.revive(context);
     return EBUSY;
+  }
+  {
+    const std::lock_guard lock(open_contexts_mutex_);
+    std::erase(open_contexts_, context_of(context));
   }
   live_.remove(context);
   delete context_of(context);
@@ -162,7 +193,7 @@ int SoftProvider::query_gid_ex(ibv_context* context, std::uint32_t port, std::ui
 
 int SoftProvider::query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* out) {
   if (!holds(context) || port != 1 || index < 0) return fail_minus_one(EINVAL);
-  const auto& gids = context_of(context)->home->gids;
+  const std::vector<Gid> gids = context_of(context)->device().gids;
   if (static_cast<std::size_t>(index) >= gids.size()) return fail_minus_one(EINVAL);
   *out = from_gid(gids[static_cast<std::size_t>(index)]);  // an empty slot reads as zero
   return 0;
@@ -182,7 +213,7 @@ int SoftProvider::get_pkey_index(ibv_context* context, std::uint8_t port, __be16
 ssize_t SoftProvider::query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::size_t max_entries,
                                       std::uint32_t flags, std::size_t entry_bytes) {
   if (!holds(context) || flags != 0 || entry_bytes < sizeof(ibv_gid_entry)) return -EINVAL;
-  const std::size_t slots = context_of(context)->home->gids.size();
+  const std::size_t slots = context_of(context)->device().gids.size();
   std::size_t filled = 0;
   for (std::size_t i = 0; i < slots; ++i) {
     ibv_gid_entry entry{};

@@ -1,6 +1,8 @@
 // What programs do to handles: freed twice, foreign, overwritten, used after their end, destroyed in the
 // wrong order, too many.
+#include <atomic>
 #include <cerrno>
+#include <thread>
 #include <utility>
 
 #include "verbs/soft/testing/kit.h"
@@ -160,6 +162,33 @@ TEST_F(Handles, TheDeadAreRecognizedWherePostingAndPollingLook) {
   ibv_wc wc{};
   EXPECT_EQ(ibv_poll_cq(cq, 1, &wc), -1);
   EXPECT_EQ(ibv_req_notify_cq(cq, 0), EINVAL);
+}
+
+// On a real card this is the program's own fault, and it crashes. Here it is an error that it gets.
+TEST_F(Handles, PostingToAQueuePairThatAnotherThreadDestroysIsRefused) {
+  for (int round = 0; round < 50; ++round) {
+    auto own = make_end();
+    advance(*own, *own, IBV_QPS_RTS);
+    std::atomic<int> posted{0};
+    int last = 0;
+    std::thread poster([&] {
+      while (last == 0 || last == ENOMEM) {
+        Request request(IBV_WR_SEND, *own, 0, 8);
+        ibv_recv_wr receive{}, *bad_receive = nullptr;
+        ibv_send_wr* bad = nullptr;
+        receive.sg_list = &request.sge;
+        receive.num_sge = 1;
+        last = ibv_post_recv(own->qp, &receive, &bad_receive);
+        if (last == 0 || last == ENOMEM) last = ibv_post_send(own->qp, &request.wr, &bad);
+        ++posted;
+      }
+    });
+    while (posted < 20) std::this_thread::yield();
+    EXPECT_EQ(provider().destroy_qp(own->qp), 0);
+    poster.join();
+    own->qp = nullptr;
+    EXPECT_EQ(last, EINVAL);
+  }
 }
 
 TEST_F(Handles, ObjectsOfAnotherContextDoNotMix) {

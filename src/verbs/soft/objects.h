@@ -37,9 +37,11 @@ struct Context : ContextShell {
   using ContextShell::ContextShell;
   SoftProvider* provider = nullptr;
   nic::Card* card = nullptr;
-  const nic::Device* home = nullptr;
   int device_index = 0;
   std::atomic<int> objects{0};  // everything made from it that still lives
+  AsyncSource port_events{AsyncSource::Port{1}};
+
+  nic::Device device() const { return card->device(device_index); }  // as it is now
 };
 
 struct Pd : ibv_pd {

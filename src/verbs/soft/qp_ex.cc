@@ -90,7 +90,7 @@ void set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* 
 WorkBuilder::WorkBuilder(Qp& qp, std::uint64_t operations)
     : qp_(qp),
       operations_(operations),
-      longest_message_(qp.service == proto::QpType::ud ? qp.owner->home->active_mtu_bytes
+      longest_message_(qp.service == proto::QpType::ud ? qp.owner->device().active_mtu_bytes
                                                        : proto::max_message_bytes) {
   qp.wr_atomic_cmp_swp = compare_swap;
   qp.wr_atomic_fetch_add = fetch_add;

@@ -28,7 +28,7 @@ int query_device(ibv_context* context, ibv_device_attr* out) {
   const Context* owner = context_of(context);
   const nic::Limits& limits = owner->card->limits();
   std::strncpy(out->fw_ver, "beeline-0.1", sizeof out->fw_ver - 1);
-  out->node_guid = out->sys_image_guid = htobe64(owner->home->guid);
+  out->node_guid = out->sys_image_guid = htobe64(owner->device().guid);
   out->vendor_id = vendor;
   out->vendor_part_id = out->hw_ver = 1;
   out->max_mr_size = UINT64_MAX;
@@ -58,7 +58,7 @@ int query_device(ibv_context* context, ibv_device_attr* out) {
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* out) {
   if (port != 1) return EINVAL;
   *out = {};
-  const nic::Device& device = *context_of(context)->home;
+  const nic::Device device = context_of(context)->device();
   out->state = device.active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   out->phys_state = device.active ? 5 : 3;  // link up, disabled
   out->max_mtu = mtu_enum(device.max_mtu_bytes);
@@ -74,7 +74,7 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* out) {
 }
 
 int query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* out) {
-  const nic::Device& device = *context_of(context)->home;
+  const nic::Device device = context_of(context)->device();
   if (port != 1 || index >= device.gids.size()) return EINVAL;
   if (device.gids[index].is_zero()) return ENODATA;
   *out = {from_gid(device.gids[index]), index, port, IBV_GID_TYPE_ROCE_V2,

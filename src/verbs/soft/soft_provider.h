@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 #include <memory>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -111,6 +112,7 @@ class SoftProvider final : public FullProvider {
  private:
   // Keeps the sentence that an errno value cannot carry.
   int note(const Error& error);
+  void raise_port_event(int device, nic::PortEvent event);
 
   template <class T>
   auto* adopt(std::unique_ptr<T> object, Context* owner);
@@ -128,6 +130,8 @@ class SoftProvider final : public FullProvider {
 
   nic::Card& card_;
   std::vector<std::unique_ptr<Device>> devices_;
+  std::mutex open_contexts_mutex_;
+  std::vector<Context*> open_contexts_;
   Registry live_;
   Graveyard graveyard_;
   Reason reason_;

@@ -129,6 +129,23 @@ TEST_F(Messages, ADatagramIsAnswered) {
   EXPECT_TRUE(same(a, 1000 + grh_bytes, b, grh_bytes, 64));
 }
 
+TEST_F(Messages, ADatagramTellsTheClassThatItsAddressHandleHas) {
+  pair_of(IBV_QPT_UD);
+  ibv_ah_attr address = own_address();
+  address.grh.traffic_class = 0x68;
+  a.ah.reset(ibv_create_ah(a.pd.get(), &address));
+  ASSERT_NE(a.ah, nullptr);
+  ASSERT_EQ(b.receive(1, 0, 200), 0);
+  ASSERT_EQ(a.send(IBV_WR_SEND, 0, 64), 0);
+  ASSERT_EQ(a.next().status, IBV_WC_SUCCESS);
+  ibv_wc wc = b.next();
+  ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+  ibv_ah_attr back{};
+  ASSERT_EQ(ibv_init_ah_from_wc(b.qp->context, 1, &wc, reinterpret_cast<ibv_grh*>(b.buffer.data()), &back),
+            0);
+  EXPECT_EQ(back.grh.traffic_class, 0x68);
+}
+
 TEST_F(Messages, ADatagramWithAnotherKeyIsDropped) {
   pair_of(IBV_QPT_UD);
   ASSERT_EQ(b.receive(1, 0, 200), 0);
