@@ -15,7 +15,8 @@ constexpr int doctor_could_not = 1;
 int tell(const CLI::App& app, const CLI::ParseError& end) {
   if (dynamic_cast<const CLI::RuntimeError*>(&end) != nullptr) return end.get_exit_code();
   if (app.exit(end) == 0) return 0;
-  return app.got_subcommand("doctor") ? doctor_could_not : beeline::cli::bad_use;  // of a doctor, 2 means warnings
+  return app.got_subcommand("doctor") ? doctor_could_not
+                                      : beeline::cli::bad_use;  // of a doctor, 2 means warnings
 }
 
 int run(int argc, char** argv) {
