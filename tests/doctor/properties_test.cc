@@ -54,7 +54,7 @@ TEST(Properties, NoLogThatIsCutOffNamesAnotherFirstFailure) {
     const std::string whole = first_kind(diagnose_text(sample.text));
     // Every line, but of the longest logs.
     const auto ends = line_ends(sample.text);
-    for (std::size_t line = 0; line < ends.size(); line += 1 + ends.size() / 128) {
+    for (std::size_t line = 0; line < ends.size(); line += 1 + ends.size() / 64) {
       const std::size_t at = ends[line];
       expect_no_other_failure(sample, whole, sample.text.substr(0, at), "up to byte " + std::to_string(at));
       expect_no_other_failure(sample, whole, sample.text.substr(at), "from byte " + std::to_string(at));
