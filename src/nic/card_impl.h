@@ -116,7 +116,7 @@ class CardImpl final : public Card {
   bool abandoned_ = false;  // in the child of a fork
 
   std::atomic<bool> follows_host_{false};
-  std::mutex following_mutex_;  // what was listed later is applied later; taken before all others
+  std::mutex following_mutex_;   // what was listed later is applied later; taken before all others
   std::mutex port_sinks_mutex_;  // held while they are called
   std::map<void*, PortSink> port_sinks_;
 

@@ -54,7 +54,8 @@ class ConnectionManager(unittest.TestCase):
                 self.play(f"{tool} -p {{port}} -S 4096 -C 20", f"{tool} -s {{address}} -p {{port}} -S 4096 -C 20")
 
     def test_perftest(self):
-        for tool in ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_send_lat"):
+        for tool in ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_send_lat", "ib_write_lat", "ib_read_lat", "ib_atomic_bw",
+                     "ib_atomic_lat", "ib_send_lat -c UD -s 512"):
             with self.subTest(tool=tool):
                 self.play(f"{tool} -R -F -n 50 -p {{port}}", f"{tool} -R -F -n 50 -p {{port}} {{address}}")
 

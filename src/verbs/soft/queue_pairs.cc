@@ -151,7 +151,7 @@ int SoftProvider::query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr*
 
 int SoftProvider::destroy_qp(ibv_qp* qp) {
   return release(qp, [this](Qp& mine) {
-    mine.alive.end();  // who posts from another thread is refused from here on
+    mine.alive.end();                              // who posts from another thread is refused from here on
     auto destroyed = card_.destroy_qp(mine.pair);  // from here on nobody raises its events
     if (!destroyed) return destroyed;
     ibv_qp& shown = mine.qp_base;
