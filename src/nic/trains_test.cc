@@ -56,7 +56,7 @@ TEST(TrainBuilder, WhatIsSentAgainOrElsewhereOrByAnotherGoesApart) {
   TrainBuilder train;
   train.begin(64);
   TrainBuilder::Packet again = packet(100, 1);
-  again.repeated = true;
+  again.alone = true;
   EXPECT_EQ(train.place_of(packet(100, 0)), 0);
   EXPECT_EQ(train.place_of(again), 0);
   EXPECT_EQ(train.place_of(packet(100, 2)), 0) << "not behind one that is sent again";
