@@ -1,6 +1,8 @@
 // An acknowledgement that waits for a request to leave with: never longer than said, and only where
 // requests come.
 
+#include "proto/reliability/ack_hold.h"
+
 #include <gtest/gtest.h>
 
 #include "proto/testing/pair.h"
@@ -16,10 +18,14 @@ class Answering : public ::testing::Test {
   void SetUp() override {
     solo_.qp.allow_ack_hold(true);
     solo_.qp.set_ack_last(true);
-    for (std::uint64_t i = 0; i < 16; ++i) ASSERT_EQ(solo_.receive(64, i), PostResult::ok);
+    for (std::uint64_t i = 0; i < 16; ++i) ASSERT_EQ(solo_.receive(2048, i), PostResult::ok);
+  }
+  void packet(wire::Opcode opcode, std::uint32_t bytes) {
+    solo_.request(opcode, next_, bytes);
+    ++next_;
   }
   // The next message of the peer, of one packet.
-  void message() { solo_.request(rc_send_only, next_++, 8); }
+  void message() { packet(rc_send_only, 8); }
   Outline leaving() { return outline(solo_.transmit()); }
   Psn last() const { return next_ - 1; }
 
@@ -81,13 +87,10 @@ TEST_F(Answering, MoreMessagesDoNotMakeItWaitLonger) {
 }
 
 TEST_F(Answering, MessagesOfSeveralPacketsAreAcknowledgedAtOnce) {
-  for (std::uint64_t i = 0; i < 4; ++i) ASSERT_EQ(solo_.receive(4096, i), PostResult::ok);
-  for (int i = 0; i < 16; ++i) message();  // into the small receives
-  leaving();
   message();
   EXPECT_FALSE(solo_.qp.wants_transmit(solo_.now));
-  solo_.request(rc_send_first, next_++, 1024);
-  solo_.request(rc_send_last, next_++, 8);
+  packet(rc_send_first, 1024);
+  packet(rc_send_last, 8);
   EXPECT_EQ(leaving(), (Outline{{rc_acknowledge, last().value}}));
 }
 

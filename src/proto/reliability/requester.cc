@@ -117,7 +117,9 @@ bool Requester::wants_transmit(TimePoint now) const {
   const std::size_t allowed_reads = std::max<std::size_t>(1, operations_.attributes().max_rd_atomic);
   if (answered_by_data(request.opcode) && reads_.size() >= allowed_reads) return false;
   const std::uint64_t used = in_flight();
-  return used == 0 || used + next_step().charge <= window();
+  // A READ comes as large as it was planned, whatever has been lost since.
+  const std::uint64_t allowed = answered_by_data(request.opcode) ? window_bytes_ : window();
+  return used == 0 || used + next_step().charge <= allowed;
 }
 
 std::size_t Requester::poll_transmit(TimePoint now, std::span<TxDesc> out) {
