@@ -160,7 +160,7 @@ bool Engine::give_turn(std::size_t quota, TimePoint now) {
   // Completions first: their readers need not wait for our acknowledgements to leave.
   deliver_completions(qp, now);
   qp.protocol.set_window(budget_.window_of(qp));
-  qp.protocol.allow_ack_hold(driver_ == Driver::program);
+  qp.protocol.allow_ack_hold(has_thread_ && driver_ == Driver::program);
   std::size_t payload_bytes = 0;
   if (batch_.add(qp, lock, quota, now, payload_bytes)) {
     if (payload_bytes > 0) budget_.note_payload(qp, now);

@@ -27,6 +27,10 @@ class Engine {
  public:
   Engine(port::Port& port, RegionTable& regions);
 
+  // There is a progress thread: acknowledgements may wait a moment for the program to answer, because the
+  // thread sees to it that they leave if nobody polls any more. Before anything else.
+  void rely_on_thread() { has_thread_ = true; }
+
   // Waits for the engine and keeps it: for whatever changes sockets or the set of queue pairs.
   class Exclusive {
    public:
@@ -112,6 +116,7 @@ class Engine {
   TimerHeap<QueuePair> timers_;
   InflightBudget budget_;
   TimePoint stalled_until_{};
+  bool has_thread_ = false;
   Driver driver_ = Driver::program;
   std::array<port::InPacket, receive_batch> arrived_;
   // … to here.
