@@ -27,6 +27,7 @@ class Receiver {
       take(datagrams[i], now, got);
       if (pair) ++i;
     }
+    let_go();
   }
 
  private:
@@ -66,10 +67,17 @@ class Receiver {
   QueuePair* deliver(const port::InPacket& datagram, const Examined& packet, TimePoint now);
   bool icrc_is_good(const port::InPacket& datagram);
   QueuePair* find(const wire::PacketView& packet);
+  void hold(QueuePair& qp);
+  void let_go();
 
   const QpnTable& queue_pairs_;
   Management& management_;
   CardCounters& counters_;
+  // Packets come in runs, so a queue pair stays locked for the next one, but not for so long that
+  // whoever posts would notice.
+  static constexpr int packets_per_lock = 16;
+  QueuePair* held_ = nullptr;
+  int held_for_ = 0;
   // By the opcode that a train begins with: the next one is probably cut alike.
   std::array<std::uint16_t, 256> last_cuts_{};
 };

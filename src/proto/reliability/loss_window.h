@@ -1,9 +1,10 @@
 // How much may be on its way where packets are lost.
 //
 // Going back repeats everything behind the packet that was lost, so what is on its way when a loss is noticed
-// is lost with it: no more should be than keeps the path busy. The window is halved by each loss, and grows
-// by a fixed step per window that was acknowledged (additive increase, multiplicative decrease, as in RFC
-// 5681). Without loss it is as large as the card allows.
+// is lost with it: no more should be than keeps the path busy. The window is halved by each loss that the
+// peer reports, and grows by a step per window that was acknowledged, as in RFC 5681; faster where it is
+// large, because losses were rare then. Without loss it is as large as the card allows. Silence does not
+// count: mostly the peer's process has no processor.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +24,14 @@ class LossWindow {
   std::uint64_t bytes() const { return bytes_; }
   // A packet was lost when so much was on its way.
   void note_loss(std::uint64_t in_flight) { bytes_ = std::max(std::min(bytes_, in_flight) / 2, least_); }
-  // So much was acknowledged, of what a window of `in_use` had sent.
-  void note_acknowledged(std::uint64_t charge, std::uint64_t in_use) {
-    if (bytes_ >= unlimited || in_use < bytes_ / 2) return;
+  // So much was acknowledged, of what a window of `in_use` had sent; the card allows `allowed`.
+  void note_acknowledged(std::uint64_t charge, std::uint64_t in_use, std::uint64_t allowed) {
+    if (bytes_ == unlimited || in_use < bytes_ / 2) return;
     pending_ += charge;
     if (pending_ < bytes_) return;
     pending_ = 0;
-    bytes_ += step_;
+    bytes_ += std::max(step_, bytes_ / 16);
+    if (bytes_ >= allowed) bytes_ = unlimited;
   }
 
  private:

@@ -19,7 +19,7 @@ TEST(LossWindow, IsNoneUntilSomethingIsLost) {
   LossWindow window;
   window.configure(1024);
   EXPECT_GE(window.bytes(), 1u << 30);
-  window.note_acknowledged(1 << 20, 1 << 20);
+  window.note_acknowledged(1 << 20, 1 << 20, 1 << 20);
   EXPECT_GE(window.bytes(), 1u << 30);
 }
 
@@ -39,13 +39,37 @@ TEST(LossWindow, GrowsByOneStepAWindowIfItIsUsed) {
   window.configure(1024);
   window.note_loss(1 << 17);
   const std::uint64_t before = window.bytes();
-  window.note_acknowledged(before - 1, before);
+  window.note_acknowledged(before - 1, before, 1 << 20);
   EXPECT_EQ(window.bytes(), before);
-  window.note_acknowledged(1, before);
+  window.note_acknowledged(1, before, 1 << 20);
   const std::uint64_t grown = window.bytes();
   EXPECT_GT(grown, before);
-  window.note_acknowledged(10 * grown, grown / 4);
+  window.note_acknowledged(10 * grown, grown / 4, 1 << 20);
   EXPECT_EQ(window.bytes(), grown) << "who sends little learns nothing of the path";
+}
+
+TEST(LossWindow, IsNoneAgainWhenItReachesWhatIsAllowed) {
+  LossWindow window;
+  window.configure(1024);
+  window.note_loss(1 << 20);
+  int windows = 0;
+  while (window.bytes() < 1u << 20 && windows < 1000) {
+    window.note_acknowledged(window.bytes(), window.bytes(), 1 << 20);
+    ++windows;
+  }
+  EXPECT_GE(window.bytes(), 1u << 30);
+  EXPECT_LE(windows, 16) << "soon, where losses are rare";
+}
+
+TEST(Loss, SilenceShrinksNoWindow) {
+  Solo solo;
+  solo.post(WrOpcode::write, 64 * 1024, 1);
+  EXPECT_EQ(solo.transmit().size(), 64u);
+  solo.now = solo.qp.next_timeout();
+  solo.qp.handle_timeout(solo.now);
+  const auto again = solo.transmit();
+  ASSERT_EQ(again.size(), 64u);
+  EXPECT_TRUE(again[1].alone) << "trains may be what does not arrive";
 }
 
 // --- one queue pair

@@ -137,7 +137,8 @@ void Requester::note_progress(TimePoint now) {
   waiting_for_receiver_ = false;
   rnr_retries_left_ = operations_.attributes().rnr_retry;
   const std::uint64_t charge = charge_at(acked_);
-  loss_window_.note_acknowledged(charge - charge_acknowledged_, charge_at(high_) - charge_acknowledged_);
+  loss_window_.note_acknowledged(charge - charge_acknowledged_, charge_at(high_) - charge_acknowledged_,
+                                 window_bytes_);
   charge_acknowledged_ = charge;
   while (!reads_.empty() && reads_.front() <= charge) reads_.pop();
   if (round_trip_.running && round_trip_.until <= acked_) {
@@ -183,7 +184,6 @@ void Requester::handle_timeout(TimePoint now) {
   ++counters_.timeouts;
   timer_.expire(now);
   if (timer_.given_up(now)) return operations_.fail_send(WcStatus::retry_exceeded);
-  loss_window_.note_loss(in_flight());
   rewind();
   went_back_ = false;
   repeat_alone_ = true;
