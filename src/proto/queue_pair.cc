@@ -41,7 +41,7 @@ struct QueuePair::Parts {
   // A batch of requests, and an ACK if there is one.
   std::size_t transmit_requests(TimePoint now, std::span<TxDesc> out) {
     if (out.empty()) return 0;
-    const bool behind = ack_last && out.size() > 1;
+    const bool behind = ack_last && !responder.ack_goes_first() && out.size() > 1;
     std::size_t count = behind ? 0 : responder.poll_transmit(now, out, requester.wants_transmit(now));
     const std::size_t kept = responder.has_ack() ? 1 : 0;
     const std::size_t requests = requester.poll_transmit(now, out.subspan(count, out.size() - count - kept));

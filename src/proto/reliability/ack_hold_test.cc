@@ -100,6 +100,16 @@ TEST_F(Answering, ARepetitionIsAcknowledgedAtOnce) {
   EXPECT_EQ(leaving(), (Outline{{rc_acknowledge, last().value}}));
 }
 
+// Should the path be one that trains do not survive, the last one went with one.
+TEST_F(Answering, AndBeforeRequestsNotBehindThem) {
+  message();
+  ASSERT_EQ(solo_.post(WrOpcode::send, 4), PostResult::ok);
+  leaving();
+  solo_.request(rc_send_only, last(), 8);
+  ASSERT_EQ(solo_.post(WrOpcode::send, 4), PostResult::ok);
+  EXPECT_EQ(leaving(), (Outline{{rc_acknowledge, last().value}, {rc_send_only, first_sent.value + 1}}));
+}
+
 TEST_F(Answering, AGapIsReportedAtOnceAndSpeaksForTheAck) {
   message();
   solo_.request(rc_send_only, next_ + 1, 8);

@@ -52,7 +52,7 @@ void Responder::stop() {
   nak_.reset();
   refusal_.reset();
   hold_.reset();
-  gap_reported_ = ack_pending_ = last_words_ = false;
+  gap_reported_ = ack_pending_ = ack_repeated_ = last_words_ = false;
 }
 
 void Responder::handle_request(TimePoint now, const wire::PacketView& packet) {
@@ -163,7 +163,7 @@ void Responder::repeat(const wire::PacketView& packet) {
   ++counters_.duplicate_packets;
   if (packet.info->kind == wire::Kind::read_request) return repeat_read(packet);
   if (packet.info->kind == wire::Kind::atomic_request) return repeat_atomic(packet);
-  ack_pending_ = true;
+  ack_pending_ = ack_repeated_ = true;
   hold_.hurry();
 }
 
@@ -238,7 +238,7 @@ std::size_t Responder::poll_transmit(TimePoint now, std::span<TxDesc> out, bool 
     } else if (nak_) {
       emit_nak(desc);
     } else {
-      ack_pending_ = false;
+      ack_pending_ = ack_repeated_ = false;
       hold_.note_left(now, with_request);
       emit_acknowledge(wire::Aeth::ack(msn_), expected_ - 1, desc);
     }

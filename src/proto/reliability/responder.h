@@ -37,6 +37,8 @@ class Responder {
   // Whether there is more to send than an ACK.
   bool has_answers() const { return may_answer() && (nak_ || reads_.pending()); }
   bool has_ack() const { return may_answer() && ack_pending_; }
+  // It must not depend on a train: the last may have been lost with one.
+  bool ack_goes_first() const { return ack_repeated_; }
   // Once before the calls of poll_transmit that make up one batch.
   void begin_batch() { reads_.drop_finished(); }
   // `with_request`: a request leaves in the same batch, and takes along an ACK that waits.
@@ -81,6 +83,7 @@ class Responder {
   bool gap_reported_ = false;  // cleared when the expected packet comes
   Psn last_ahead_;             // the last that came instead, since
   bool ack_pending_ = false;
+  bool ack_repeated_ = false;  // the peer has asked again
   AckHold hold_;
   std::optional<Nak> nak_;      // to be sent
   std::optional<Nak> refusal_;  // the one that ended in ERR
