@@ -45,10 +45,11 @@ Result<void> CardImpl::start(const Config& config, bool progress_thread) {
     else
       logger()->info("everything goes over the wire: {}", lane.error().message);
   }
-  if (progress_thread)
-    thread_ = std::make_unique<ProgressThread>(engine_, *port_, lane_.get(), armed_queues_, [this] {
-      if (follows_host_.load()) update_devices();
-    });
+  if (!progress_thread) return {};
+  engine_.rely_on_thread();
+  thread_ = std::make_unique<ProgressThread>(engine_, *port_, lane_.get(), armed_queues_, [this] {
+    if (follows_host_.load()) update_devices();
+  });
   return {};
 }
 

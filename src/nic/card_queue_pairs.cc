@@ -200,6 +200,7 @@ Result<void> CardImpl::modify_qp(QueuePair* qp, const proto::QpAttr& attributes,
     deliver_completions(*qp, port_->now());  // flushed by this, they are there when it returns
     if (route.known) {
       qp->route = route;
+      qp->protocol.set_ack_last(port_->train_max(route.local) > 1);
       qp->address = *address;
     }
     if (resets) {

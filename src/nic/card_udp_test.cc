@@ -101,6 +101,21 @@ class CardThreads : public ::testing::TestWithParam<Lane> {
 INSTANTIATE_TEST_SUITE_P(, CardThreads, ::testing::Values(Lane::wire, Lane::local),
                          [](const auto& lane) { return lane.param == Lane::wire ? "Wire" : "Local"; });
 
+// The acknowledgement may wait for an answer of the program; if that does nothing any more, the card sees to
+// it.
+TEST_P(CardThreads, AMessageIsAcknowledgedThoughItsProgramDoesNothingMore) {
+  auto left_card = make_udp_card(own_address(1)), right_card = make_udp_card(own_address(2));
+  End left(*left_card, patient_options()), right(*right_card, patient_options());
+  connect(left, right);
+  for (std::uint64_t i = 1; i <= 20; ++i) {
+    ASSERT_EQ(right.receive(i, 0, 64), PostResult::ok);
+    ASSERT_EQ(left.post(WrOpcode::send, i, 0, 4), PostResult::ok);
+    ASSERT_TRUE(until([&] { return right.done.size() == i; }, [&] { right.poll(); }));
+    ASSERT_TRUE(until([&] { return left.done.size() == i; }, [&] { left.poll(); })) << i;
+  }
+  EXPECT_FALSE(left.failed() || right.failed());
+}
+
 TEST_P(CardThreads, OneSidedOperationsNeedNoHelpFromTheTarget) {
   auto left_card = make_udp_card(own_address(1)), right_card = make_udp_card(own_address(2));
   End left(*left_card, patient_options()), right(*right_card, patient_options());

@@ -39,7 +39,7 @@ void Engine::serve_management() {
 
 void Engine::serve_requests() {
   while ((!requests_.empty() || management_requested_.load()) && mutex_.try_lock()) {
-    round(false);
+    round(Driver::program, false);
     const TimePoint next = next_deadline();
     mutex_.unlock();
     remind_thread(next);
@@ -49,7 +49,7 @@ void Engine::serve_requests() {
 bool Engine::poll() {
   note_poll();  // looks first: that keeps the cache line shared between pollers
   if (!mutex_.try_lock()) return false;
-  const bool more = round(true);
+  const bool more = round(Driver::program, true);
   const TimePoint next = next_deadline();
   mutex_.unlock();
   remind_thread(next);
@@ -61,7 +61,7 @@ TimePoint Engine::run_round(TimePoint other_deadline) {
   TimePoint next;
   {
     const std::lock_guard lock(mutex_);
-    const bool more = round(true);
+    const bool more = round(Driver::thread, true);
     next = more ? TimePoint{} : std::min(next_deadline(), other_deadline);
     thread_deadline_ns_.store(next.ns);
   }
@@ -80,7 +80,8 @@ TimePoint Engine::next_deadline() const {
 }
 
 // True when there may be more to receive, or to send at once.
-bool Engine::round(bool may_receive) {
+bool Engine::round(Driver driver, bool may_receive) {
+  driver_ = driver;
   const TimePoint now = port_.now();
   bool more = may_receive && receive(now);
   if (may_receive) {
@@ -95,8 +96,7 @@ bool Engine::round(bool may_receive) {
 
 bool Engine::receive(TimePoint now) {
   const std::size_t n = port_.receive(arrived_);
-  for (const port::InPacket& datagram : std::span(arrived_).first(n))
-    receiver_.take(datagram, now, [this](QueuePair& qp) { run_queue_.push(qp); });
+  receiver_.take_all(std::span(arrived_).first(n), now, [this](QueuePair& qp) { run_queue_.push(qp); });
   return n > 0;
 }
 
@@ -160,6 +160,7 @@ bool Engine::give_turn(std::size_t quota, TimePoint now) {
   // Completions first: their readers need not wait for our acknowledgements to leave.
   deliver_completions(qp, now);
   qp.protocol.set_window(budget_.window_of(qp));
+  qp.protocol.allow_ack_hold(has_thread_ && driver_ == Driver::program);
   std::size_t payload_bytes = 0;
   if (batch_.add(qp, lock, quota, now, payload_bytes)) {
     if (payload_bytes > 0) budget_.note_payload(qp, now);
@@ -173,6 +174,8 @@ void Engine::after_turn(QueuePair& qp, TimePoint now) {
   deliver_completions(qp, now);
   deliver_events(qp);
   timers_.set(qp, qp.protocol.next_timeout());
+  if (qp.protocol.holds_ack(now) && !ack_held_.load(std::memory_order_relaxed))
+    ack_held_.store(true, std::memory_order_relaxed);
   if (qp.protocol.wants_transmit(now)) run_queue_.push(qp);
 }
 

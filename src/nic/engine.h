@@ -27,6 +27,10 @@ class Engine {
  public:
   Engine(port::Port& port, RegionTable& regions);
 
+  // There is a progress thread: acknowledgements may wait a moment for the program to answer, because the
+  // thread sees to it that they leave if nobody polls any more. Before anything else.
+  void rely_on_thread() { has_thread_ = true; }
+
   // Waits for the engine and keeps it: for whatever changes sockets or the set of queue pairs.
   class Exclusive {
    public:
@@ -65,6 +69,9 @@ class Engine {
   }
   // True once after somebody has polled.
   bool take_polled() { return polled_.exchange(false, std::memory_order_relaxed); }
+  // True once after an acknowledgement was made to wait: should nobody poll any more, the progress thread
+  // must see to it that it leaves.
+  bool take_ack_held() { return ack_held_.exchange(false, std::memory_order_relaxed); }
 
   // The progress thread's round. Returns when it is needed next, of which others will remind it by
   // port.wake() if that becomes sooner; a time that has passed means at once. At the latest that is at
@@ -83,7 +90,9 @@ class Engine {
   // How long to leave a full socket alone.
   static constexpr Duration no_room_pause = 50us;
 
-  bool round(bool may_receive);
+  // An acknowledgement waits only while a program drives, which may answer a message at any moment.
+  enum class Driver : std::uint8_t { program, thread };
+  bool round(Driver driver, bool may_receive);
   bool receive(TimePoint now);
   bool drain_if_timers_are_due(bool more, TimePoint now);
   void expire_timers(TimePoint now);
@@ -107,11 +116,14 @@ class Engine {
   TimerHeap<QueuePair> timers_;
   InflightBudget budget_;
   TimePoint stalled_until_{};
+  bool has_thread_ = false;
+  Driver driver_ = Driver::program;
   std::array<port::InPacket, receive_batch> arrived_;
   // … to here.
   RequestStack requests_;
   std::atomic<bool> management_requested_{false};
   std::atomic<bool> polled_{false};
+  std::atomic<bool> ack_held_{false};
   std::atomic<std::int64_t> thread_deadline_ns_{INT64_MIN};
 };
 

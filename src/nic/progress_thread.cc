@@ -7,7 +7,9 @@
 namespace beeline::nic {
 namespace {
 
-constexpr auto tick_interval = 1ms;
+constexpr Duration tick_interval = 1ms;
+// No peer repeats what it has sent before twice that (proto/reliability/retransmit_timer.h).
+constexpr Duration tick_interval_with_acks = 400us;
 constexpr int ticks_per_look = 64;  // at the interfaces
 
 // Signals are the application's: its handlers run on its own threads. Faults cannot be blocked, and ours
@@ -84,7 +86,8 @@ void ProgressThread::tick() {
   std::unique_lock lock(mutex_);
   ticking_.store(true);
   // Whoever arms a queue counts it first and looks at ticking_ then; here it is the other way round.
-  if (armed_queues_.load() == 0 && !stopping_.load()) nudged_.wait_for(lock, tick_interval);
+  const Duration interval = engine_.take_ack_held() ? tick_interval_with_acks : tick_interval;
+  if (armed_queues_.load() == 0 && !stopping_.load()) nudged_.wait_for(lock, interval);
   ticking_.store(false);
 }
 

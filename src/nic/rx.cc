@@ -77,12 +77,13 @@ QueuePair* Receiver::deliver(const port::InPacket& datagram, const Examined& pac
     return nullptr;
   }
   if (packet->headers.bth.destination == management_qpn) {
+    let_go();
     management_.take(datagram, *packet, now);
     return nullptr;
   }
   QueuePair* qp = find(*packet);
   if (qp == nullptr) return nullptr;
-  const std::lock_guard lock(qp->mutex);
+  hold(*qp);
   const bool admitted = is_datagrams(*qp) ? is_for(qp->addresses, datagram) : from_peer(qp->route, datagram);
   if (!admitted) {
     ++counters_.wrong_peer;
@@ -94,6 +95,19 @@ QueuePair* Receiver::deliver(const port::InPacket& datagram, const Examined& pac
   else
     qp->protocol.handle_packet(now, *packet, unseen);
   return qp;
+}
+
+void Receiver::hold(QueuePair& qp) {
+  if (held_ == &qp && ++held_for_ < packets_per_lock) return;
+  let_go();
+  qp.mutex.lock();
+  held_ = &qp;
+  held_for_ = 0;
+}
+
+void Receiver::let_go() {
+  if (held_ != nullptr) held_->mutex.unlock();
+  held_ = nullptr;
 }
 
 // A plain UDP socket does not show the IP identification of a foreign sender, so any one that explains

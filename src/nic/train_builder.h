@@ -2,7 +2,8 @@
 // identification.
 //
 // A train is cut into equal pieces, so only its last packet may be shorter: of a message, FIRST, which is
-// longer, goes with one MIDDLE, all others go together. What is sent again goes alone: should trains be
+// longer, goes with one MIDDLE, all others go together; and an acknowledgement, as short as any packet, ends
+// a train that it follows. What is sent again goes alone if trains are what does not arrive: should they be
 // numbered otherwise on the way than they are here, nothing is lost for good. PSNs follow one another:
 // receivers that see a train before it is cut find by them where it is (train_cut.h).
 #pragma once
@@ -23,7 +24,8 @@ class TrainBuilder {
     std::size_t pieces = 1;
     Psn psn;
     const void* path = nullptr;  // where to; packets of one connection all have the same
-    bool repeated = false;
+    bool alone = false;          // in no train
+    bool acknowledges = false;   // of another stream of PSNs
   };
 
   // Packets of another queue pair follow. `packets_max`: of a train; 1: there are none.
@@ -39,7 +41,7 @@ class TrainBuilder {
       packets_ = bytes_ = pieces_ = 0;
       path_ = packet.path;
     }
-    open_ = !packet.repeated && packet.bytes == first_bytes_;
+    open_ = !packet.alone && !packet.acknowledges && packet.bytes == first_bytes_;
     next_psn_ = packet.psn + 1;
     bytes_ += packet.bytes;
     pieces_ += packet.pieces;
@@ -48,8 +50,9 @@ class TrainBuilder {
 
  private:
   bool continues(const Packet& packet) const {
-    return packets_ != 0 && packets_ < packets_max_ && open_ && !packet.repeated &&
-           packet.bytes <= first_bytes_ && packet.path == path_ && packet.psn == next_psn_ &&
+    return packets_ != 0 && packets_ < packets_max_ && open_ && !packet.alone &&
+           packet.bytes <= first_bytes_ && packet.path == path_ &&
+           (packet.psn == next_psn_ || packet.acknowledges) &&
            bytes_ + packet.bytes <= port::train_bytes_max &&
            pieces_ + packet.pieces <= port::train_pieces_max;
   }

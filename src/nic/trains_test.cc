@@ -56,7 +56,7 @@ TEST(TrainBuilder, WhatIsSentAgainOrElsewhereOrByAnotherGoesApart) {
   TrainBuilder train;
   train.begin(64);
   TrainBuilder::Packet again = packet(100, 1);
-  again.repeated = true;
+  again.alone = true;
   EXPECT_EQ(train.place_of(packet(100, 0)), 0);
   EXPECT_EQ(train.place_of(again), 0);
   EXPECT_EQ(train.place_of(packet(100, 2)), 0) << "not behind one that is sent again";
@@ -65,6 +65,28 @@ TEST(TrainBuilder, WhatIsSentAgainOrElsewhereOrByAnotherGoesApart) {
   EXPECT_EQ(train.place_of(elsewhere), 0);
   train.begin(64);
   EXPECT_EQ(train.place_of(packet(100, 4)), 0);
+}
+
+TrainBuilder::Packet acknowledgement(std::uint32_t psn) {
+  TrainBuilder::Packet made = packet(20, psn);
+  made.acknowledges = true;
+  return made;
+}
+
+TEST(TrainBuilder, AnAcknowledgementEndsATrain) {
+  TrainBuilder train;
+  train.begin(64);
+  EXPECT_EQ(train.place_of(packet(20, 1)), 0);
+  EXPECT_EQ(train.place_of(acknowledgement(77)), 1) << "whatever its PSN";
+  EXPECT_EQ(train.place_of(packet(20, 78)), 0);
+  EXPECT_EQ(train.place_of(packet(20, 79)), 1);
+  EXPECT_EQ(train.place_of(acknowledgement(78)), 2);
+  EXPECT_EQ(train.place_of(acknowledgement(79)), 0);
+  EXPECT_EQ(train.place_of(packet(20, 80)), 0) << "and begins none";
+  EXPECT_EQ(train.place_of(packet(16, 81)), 1);
+  EXPECT_EQ(train.place_of(acknowledgement(80)), 0) << "the one before was shorter than the first";
+  EXPECT_EQ(train.place_of(packet(16, 82)), 0);
+  EXPECT_EQ(train.place_of(acknowledgement(81)), 0) << "it is longer than that";
 }
 
 TEST(TrainBuilder, LimitsAreKept) {
@@ -141,6 +163,35 @@ TEST(TrainCut, HeadersInAPayloadMisleadNobody) {
   EXPECT_EQ(find_train_cut(train, path), 1040u);
 }
 
+// Of an acknowledgement, whose PSN has nothing to do with those before it.
+void append_acknowledgement(std::vector<std::byte>& train, std::size_t place) {
+  std::vector<std::byte> one(20);
+  store_u8(one.data(), static_cast<std::uint8_t>(wire::Opcode::rc_acknowledge));
+  store_be16(one.data() + 2, 0xFFFF);
+  store_be32(one.data() + 4, 0x00020304);
+  store_be32(one.data() + 8, 0x123456);
+  wire::IpUdp ip_udp = path;
+  ip_udp.ip_id = static_cast<std::uint16_t>(place);
+  ip_udp.udp_payload_bytes = 20;
+  wire::Icrc crc(ip_udp);
+  crc.update_headers(Bytes(one).first(16));
+  wire::store_icrc(one.data() + 16, crc.value());
+  train.insert(train.end(), one.begin(), one.end());
+}
+
+TEST(TrainCut, AnAcknowledgementAtTheEndBelongsToIt) {
+  Prng random(4);
+  for (const std::size_t packets : {1, 2, 3, 15})
+    for (const std::size_t bytes : {20, 24, 1040, 4112}) {
+      auto train = make_train(packets, bytes, bytes, random);
+      append_acknowledgement(train, packets);
+      EXPECT_EQ(find_train_cut(train, path), bytes) << packets;
+      EXPECT_EQ(find_train_cut(train, path, bytes), bytes) << packets;
+      train[train.size() - 20 + 7] ^= std::byte{1};  // for another queue pair
+      EXPECT_EQ(find_train_cut(train, path), 0u) << packets;
+    }
+}
+
 TEST(TrainCut, NothingElseIsATrain) {
   Prng random(3);
   EXPECT_EQ(find_train_cut(make_train(1, 4112, 4112, random), path), 0u);
@@ -209,6 +260,35 @@ TEST_F(TrainsBetweenCards, ReadResponsesAreTrainsToo) {
   EXPECT_EQ(left_card_->counters().icrc_bad, 0u);
 }
 
+// A message leaves late and meets the acknowledgement of one that has come meanwhile. The other side hears of
+// the end of its own message first.
+TEST_F(TrainsBetweenCards, AnAcknowledgementRidesBehindAMessageAndIsTakenFirst) {
+  for (const bool whole : {false, true}) {
+    SCOPED_TRACE(whole);
+    network_.deliver_whole = whole;
+    ASSERT_EQ(left_->receive(1, bytes, 64), PostResult::ok);
+    ASSERT_EQ(right_->receive(2, bytes, 64), PostResult::ok);
+    network_.set_faults({.no_room = 1});
+    ASSERT_EQ(right_->post(WrOpcode::send, 3, 0, 4), PostResult::ok);
+    network_.set_faults({});
+    network_.advance(100us);
+    const std::uint64_t before = network_.trains, carried = network_.carried();
+    ASSERT_EQ(left_->post(WrOpcode::send, 4, 0, 4), PostResult::ok);
+    right_->poll();
+    EXPECT_EQ(network_.trains, before + 1);
+    EXPECT_EQ(network_.carried(), carried + (whole ? 2 : 3));
+    left_->poll();
+    ASSERT_EQ(left_->done.size(), 2u);
+    EXPECT_EQ(left_->done[0].wr_id, 4u);
+    EXPECT_EQ(left_->done[1].wr_id, 1u);
+    ASSERT_TRUE(run_until([&] { return right_->done.size() == 2; }));
+    EXPECT_EQ(left_card_->counters().icrc_bad + right_card_->counters().icrc_bad, 0u);
+    EXPECT_EQ(right_card_->qp_counters(right_->qp()).retransmitted_packets, 0u);
+    left_->done.clear();
+    right_->done.clear();
+  }
+}
+
 TEST_F(TrainsBetweenCards, ARefusedTrainGoesPacketByPacketInOrder) {
   network_.refuse_trains = true;
   write_and_check();
@@ -218,7 +298,7 @@ TEST_F(TrainsBetweenCards, ARefusedTrainGoesPacketByPacketInOrder) {
   EXPECT_EQ(right_card_->qp_counters(right_->qp()).out_of_sequence_packets, 0u);
 }
 
-// Under loss, damage and full sockets everything arrives; what is sent again is in no train.
+// Under loss, damage and full sockets everything arrives.
 TEST_F(TrainsBetweenCards, SurviveABadNetwork) {
   network_.set_faults({.loss = 0.05, .duplicate = 0.05, .reorder = 0.05, .corrupt = 0.05, .no_room = 0.05});
   for (const bool whole : {false, true}) {

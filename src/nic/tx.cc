@@ -80,8 +80,9 @@ bool TxBatch::build(const proto::TxDesc& desc, const QueuePair& qp) {
   const Flow flow = flow_of(desc, qp.route);
   const bool copied = copies_payload(desc);
   packet.bytes = header_bytes + desc.payload_bytes + trailer_bytes;
-  const std::uint8_t place = train_.place_of({packet.bytes, copied ? 1 : desc.ref_count + std::size_t{2},
-                                              desc.headers.bth.psn, desc.path, desc.must_copy});
+  const std::uint8_t place =
+      train_.place_of({packet.bytes, copied ? 1 : desc.ref_count + std::size_t{2}, desc.headers.bth.psn,
+                       desc.path, desc.alone, desc.headers.bth.opcode == wire::Opcode::rc_acknowledge});
   wire::Icrc crc(ip_udp_of(flow, packet.bytes, place));
   crc.update_headers(Bytes(packet.buffer).first(header_bytes));
   std::byte* payload = packet.buffer.data() + header_bytes;

@@ -38,6 +38,18 @@ struct QueuePair::Parts {
       lane = LaneState::wire;
   }
 
+  // A batch of requests, and an ACK if there is one.
+  std::size_t transmit_requests(TimePoint now, std::span<TxDesc> out) {
+    if (out.empty()) return 0;
+    const bool behind = ack_last && !responder.ack_goes_first() && out.size() > 1;
+    std::size_t count = behind ? 0 : responder.poll_transmit(now, out, requester.wants_transmit(now));
+    const std::size_t kept = responder.has_ack() ? 1 : 0;
+    const std::size_t requests = requester.poll_transmit(now, out.subspan(count, out.size() - count - kept));
+    if (requests != 0) responder.note_request(now);
+    count += requests;
+    return count + responder.poll_transmit(now, out.subspan(count), requests != 0);
+  }
+
   // In SQD the owner may have asked to hear when nothing that has begun is left.
   void note_if_idle() {
     if (operations.state() == QpState::sqd && requester.idle()) operations.note_idle();
@@ -48,6 +60,7 @@ struct QueuePair::Parts {
   Requester requester;
   Responder responder;
   bool requests_first = false;           // whose turn it is to fill the next batch
+  bool ack_last = false;                 // an ACK leaves behind requests, not before them
   std::optional<Unreliable> unreliable;  // of UC and UD, instead of requester and responder
 
   LaneRule lane_rule = LaneRule::wire;
@@ -106,6 +119,9 @@ const QpLimits& QueuePair::limits() const { return parts_->operations.limits(); 
 Qpn QueuePair::qpn() const { return parts_->operations.qpn(); }
 const QpCounters& QueuePair::counters() const { return parts_->counters; }
 void QueuePair::set_window(std::uint32_t window_bytes) { parts_->requester.set_window(window_bytes); }
+void QueuePair::allow_ack_hold(bool allowed) { parts_->responder.allow_ack_hold(allowed); }
+bool QueuePair::holds_ack(TimePoint now) const { return parts_->responder.holds_ack(now); }
+void QueuePair::set_ack_last(bool last) { parts_->ack_last = last; }
 
 std::size_t QueuePair::send_room() const {
   return parts_->operations.sends().room(parts_->operations.completions().sends());
@@ -136,7 +152,7 @@ void QueuePair::handle_packet(TimePoint now, const wire::PacketView& packet, con
     ++parts_->counters.dropped_packets;
   } else if (packet.info->is_request()) {
     parts_->operations.note_request();
-    parts_->responder.handle_request(packet);
+    parts_->responder.handle_request(now, packet);
   } else {
     parts_->requester.handle_response(now, packet);
     parts_->note_if_idle();
@@ -147,16 +163,17 @@ void QueuePair::handle_timeout(TimePoint now) {
   if (!parts_->unreliable) parts_->requester.handle_timeout(now);
 }
 TimePoint QueuePair::next_timeout() const {
-  return parts_->unreliable ? TimePoint::never() : parts_->requester.next_timeout();
+  if (parts_->unreliable) return TimePoint::never();
+  return std::min(parts_->requester.next_timeout(), parts_->responder.next_timeout());
 }
 
 bool QueuePair::wants_transmit(TimePoint now) const {
   if (parts_->unreliable) return parts_->unreliable->wants_transmit();
   if (parts_->lane != LaneState::wire) return false;
-  return parts_->responder.wants_transmit() || parts_->requester.wants_transmit(now);
+  return parts_->responder.wants_transmit(now) || parts_->requester.wants_transmit(now);
 }
 
-// Answers and requests share a batch half and half when both have something to send; what one
+// Answers with data and requests share a batch half and half when both have something to send; what one
 // leaves, the other may take.
 std::size_t QueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
   if (parts_->unreliable) return parts_->unreliable->poll_transmit(out);
@@ -164,13 +181,14 @@ std::size_t QueuePair::poll_transmit(TimePoint now, std::span<TxDesc> out) {
   Requester& requester = parts_->requester;
   Responder& responder = parts_->responder;
   responder.begin_batch();
-  const bool both = responder.wants_transmit() && requester.wants_transmit(now);
+  if (!responder.has_answers()) return parts_->transmit_requests(now, out);
+  const bool both = requester.wants_transmit(now);
   const std::size_t share = both ? (out.size() + 1) / 2 : out.size();
   std::size_t count = 0;
   if (parts_->requests_first) count += requester.poll_transmit(now, out.first(share));
-  count += responder.poll_transmit(out.subspan(count, std::min(share, out.size() - count)));
+  count += responder.poll_transmit(now, out.subspan(count, std::min(share, out.size() - count)), both);
   count += requester.poll_transmit(now, out.subspan(count));
-  count += responder.poll_transmit(out.subspan(count));
+  count += responder.poll_transmit(now, out.subspan(count), both);
   if (both) parts_->requests_first = !parts_->requests_first;
   return count;
 }

@@ -119,6 +119,12 @@ class QueuePair {
   const QpCounters& counters() const;
   // Changes the window while running (the card budgets bytes per process).
   void set_window(std::uint32_t window_bytes);
+  // Whether an acknowledgement may wait for a request to leave with (reliability/ack_hold.h); until
+  // next_timeout(), which then says when it must leave.
+  void allow_ack_hold(bool allowed);
+  bool holds_ack(TimePoint now) const;
+  // Where a request and an acknowledgement behind it leave as one train.
+  void set_ack_last(bool last);
 
   PostResult post_send(TimePoint now, const SendWr& request);
   std::size_t send_room() const;  // how many more the send queue holds

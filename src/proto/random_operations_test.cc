@@ -44,6 +44,7 @@ Scenario draw_scenario(std::uint64_t seed) {
                  0};
   pair.vary_window = random.chance(0.5);
   pair.socket_refusal = one_of(random, {0.0, 0.1, 0.3});
+  pair.hold_acks = random.chance(0.5);
   scenario.workload.receive_eagerness = one_of(random, {0.01, 0.3, 0.9});
   return scenario;
 }

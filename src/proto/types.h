@@ -250,6 +250,8 @@ struct TxDesc {
   // Copy the payload before computing the ICRC: retransmissions (the application may be
   // changing the memory: a second mismatch must be impossible). Small ones are copied anyhow.
   bool must_copy = false;
+  // Not in a train: in case those are what does not arrive.
+  bool alone = false;
   const Path* path = nullptr;  // of a datagram; the others go to the queue pair's peer
 };
 

@@ -146,7 +146,9 @@ void Icrc::update_headers(Bytes headers) {
   update(headers.subspan(bth_bytes));
 }
 
-void Icrc::update(Bytes bytes) { state_ = crc32(state_, bytes.data(), bytes.size()); }
+void Icrc::update(Bytes bytes) {
+  if (!bytes.empty()) state_ = crc32(state_, bytes.data(), bytes.size());
+}
 
 std::uint32_t Icrc::value() const { return state_; }
 

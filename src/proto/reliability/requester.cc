@@ -40,8 +40,9 @@ void Requester::start() {
   mtu_ = attributes.path_mtu_bytes;
   planned_ = operations_.sends().head();
   acked_ = cursor_ = high_ = {planned_, 0};
-  next_psn_ = attributes.sq_psn;
-  next_charge_ = 0;
+  next_psn_ = rewound_to_ = attributes.sq_psn;
+  next_charge_ = charge_acknowledged_ = 0;
+  loss_window_.configure(full_charge());
   rnr_retries_left_ = attributes.rnr_retry;
 }
 
@@ -116,7 +117,9 @@ bool Requester::wants_transmit(TimePoint now) const {
   const std::size_t allowed_reads = std::max<std::size_t>(1, operations_.attributes().max_rd_atomic);
   if (answered_by_data(request.opcode) && reads_.size() >= allowed_reads) return false;
   const std::uint64_t used = in_flight();
-  return used == 0 || used + next_step().charge <= window_bytes_;
+  // A READ comes as large as it was planned, whatever has been lost since.
+  const std::uint64_t allowed = answered_by_data(request.opcode) ? window_bytes_ : window();
+  return used == 0 || used + next_step().charge <= allowed;
 }
 
 std::size_t Requester::poll_transmit(TimePoint now, std::span<TxDesc> out) {
@@ -168,6 +171,7 @@ void Requester::emit(TimePoint now, TxDesc& desc) {
     build_data(request, step, desc);
   }
   desc.must_copy = cursor_ < high_;
+  desc.alone = desc.must_copy && repeat_alone_;
   const Position first_answer = advanced(cursor_, 1);
   cursor_ = advanced(cursor_, step.packets);
   desc.headers.bth.ack_request = should_request_ack(desc, step);
@@ -212,8 +216,8 @@ void Requester::build_atomic(const SendRequest& request, TxDesc& desc) const {
 // On the last packet of a message, every quarter of a window, and before the window closes.
 bool Requester::should_request_ack(const TxDesc& desc, const Step& step) {
   charge_since_ack_request_ += step.charge;
-  const bool now_or_never = in_flight() + full_charge() > window_bytes_;
-  const bool due = charge_since_ack_request_ >= window_bytes_ / 4;
+  const bool now_or_never = in_flight() + full_charge() > window();
+  const bool due = charge_since_ack_request_ >= window() / 4;
   if (!wire::info(desc.headers.bth.opcode).ends_message() && !now_or_never && !due) return false;
   charge_since_ack_request_ = 0;
   return true;

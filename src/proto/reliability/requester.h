@@ -16,6 +16,7 @@
 // responses never overrun the receive buffers.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "proto/ops/operations.h"
+#include "proto/reliability/loss_window.h"
 #include "proto/reliability/retransmit_timer.h"
 #include "proto/ring.h"
 
@@ -92,6 +94,7 @@ class Requester {
   Psn psn_at(Position position) const;
   std::uint64_t charge_at(Position position) const;
   std::uint64_t in_flight() const { return charge_at(cursor_) - charge_at(acked_); }
+  std::uint64_t window() const { return std::min<std::uint64_t>(window_bytes_, loss_window_.bytes()); }
   std::uint64_t full_charge() const { return packet_charge(mtu_); }
   Step step_of(std::uint32_t packets, std::uint32_t bytes) const;
   Step next_step() const;
@@ -119,7 +122,9 @@ class Requester {
   bool acknowledge(TimePoint now, std::uint32_t packets);
   void acknowledge_in_head(std::uint32_t packets);
   void note_progress(TimePoint now);
-  void go_back_once();
+  void go_back_once(TimePoint now);
+  void go_back_for_nak(TimePoint now);
+  void go_back(TimePoint now);
   void rewind();
 
   Operations& operations_;
@@ -129,13 +134,18 @@ class Requester {
   RetransmitTimer timer_;
 
   std::uint32_t window_bytes_;
+  LossWindow loss_window_;
   std::uint32_t mtu_ = 1024;
   Position acked_, cursor_, high_;
   std::uint64_t planned_ = 0;      // sequence of the first request without a plan
   Psn next_psn_;                   // its first PSN
   std::uint64_t next_charge_ = 0;  // and its charge
   std::uint64_t charge_since_ack_request_ = 0;
+  std::uint64_t charge_acknowledged_ = 0;
   bool went_back_ = false;  // since the last progress or timeout
+  TimePoint went_back_at_;
+  Psn rewound_to_;             // by the last rewind
+  bool repeat_alone_ = false;  // no trains until what is repeated is through
   bool waiting_for_receiver_ = false;
   TimePoint wait_until_;
   std::uint8_t rnr_retries_left_ = 0;

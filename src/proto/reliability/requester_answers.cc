@@ -43,7 +43,7 @@ void Requester::handle_response(TimePoint now, const wire::PacketView& packet) {
 }
 
 void Requester::handle_ack(TimePoint now, std::uint32_t offset) {
-  if (!acknowledge(now, offset + 1)) go_back_once();
+  if (!acknowledge(now, offset + 1)) go_back_once(now);
 }
 
 // A NAK names the packet that was refused and acknowledges all before it.
@@ -53,16 +53,16 @@ void Requester::handle_nak(TimePoint now, std::uint32_t offset, std::uint8_t cod
     return;
   }
   ++counters_.naks_received;
-  if (!acknowledge(now, offset)) return go_back_once();
+  if (!acknowledge(now, offset)) return go_back_once(now);
   if (!operations_.can_send()) return;
-  if (wire::NakCode{code} == wire::NakCode::psn_sequence) return go_back_once();
+  if (wire::NakCode{code} == wire::NakCode::psn_sequence) return go_back_for_nak(now);
   operations_.fail_send(status_of(wire::NakCode{code}));
 }
 
 void Requester::handle_rnr(TimePoint now, std::uint32_t offset, std::uint8_t timer) {
   ++counters_.rnr_naks_received;
   if (waiting_for_receiver_ && now < wait_until_ && offset == 0) return;  // a duplicate of the one we obey
-  if (!acknowledge(now, offset)) return go_back_once();
+  if (!acknowledge(now, offset)) return go_back_once(now);
   if (!operations_.can_send()) return;
   if (operations_.attributes().rnr_retry != 7) {
     if (rnr_retries_left_ == 0) return operations_.fail_send(WcStatus::rnr_retry_exceeded);
@@ -80,7 +80,7 @@ void Requester::handle_data(TimePoint now, std::uint32_t offset, const wire::Pac
   // means that answers were lost (an implied NAK).
   if (!acknowledge(now, offset)) {
     ++counters_.out_of_sequence_packets;
-    return go_back_once();
+    return go_back_once(now);
   }
   if (!operations_.can_send()) return;
   // At this PSN nothing else can have been asked for: the peer is mistaken (IBTA vol. 1, 9.9.2.3).
@@ -137,6 +137,9 @@ void Requester::note_progress(TimePoint now) {
   waiting_for_receiver_ = false;
   rnr_retries_left_ = operations_.attributes().rnr_retry;
   const std::uint64_t charge = charge_at(acked_);
+  loss_window_.note_acknowledged(charge - charge_acknowledged_, charge_at(high_) - charge_acknowledged_,
+                                 window_bytes_);
+  charge_acknowledged_ = charge;
   while (!reads_.empty() && reads_.front() <= charge) reads_.pop();
   if (round_trip_.running && round_trip_.until <= acked_) {
     timer_.sample(now - round_trip_.sent_at);
@@ -147,14 +150,28 @@ void Requester::note_progress(TimePoint now) {
 }
 
 // Many answers report the same gap; one round of retransmission is enough for all of them.
-void Requester::go_back_once() {
-  if (went_back_ || !operations_.can_send()) return;
-  rewind();
-  went_back_ = true;
+void Requester::go_back_once(TimePoint now) {
+  if (!went_back_) go_back(now);
 }
 
+// A peer that says so a round trip later has missed the packet again.
+void Requester::go_back_for_nak(TimePoint now) {
+  if (!went_back_ || now - went_back_at_ > timer_.shortest_round_trip()) go_back(now);
+}
+
+void Requester::go_back(TimePoint now) {
+  if (!operations_.can_send()) return;
+  loss_window_.note_loss(in_flight());
+  rewind();
+  went_back_ = true;
+  went_back_at_ = now;
+}
+
+// Should trains be numbered otherwise on the way than they are here, only the first packet of each arrives.
 void Requester::rewind() {
   cursor_ = acked_;
+  repeat_alone_ = distance(psn_at(acked_), rewound_to_) < 2;
+  rewound_to_ = psn_at(acked_);
   reads_.clear();
   charge_since_ack_request_ = 0;
   round_trip_.running = false;
@@ -169,6 +186,7 @@ void Requester::handle_timeout(TimePoint now) {
   if (timer_.given_up(now)) return operations_.fail_send(WcStatus::retry_exceeded);
   rewind();
   went_back_ = false;
+  repeat_alone_ = true;
   timer_.back_off(now);
 }
 

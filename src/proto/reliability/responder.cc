@@ -51,15 +51,16 @@ void Responder::stop() {
   atomics_.clear();
   nak_.reset();
   refusal_.reset();
-  gap_reported_ = ack_pending_ = last_words_ = false;
+  hold_.reset();
+  gap_reported_ = ack_pending_ = ack_repeated_ = last_words_ = false;
 }
 
-void Responder::handle_request(const wire::PacketView& packet) {
+void Responder::handle_request(TimePoint now, const wire::PacketView& packet) {
   if (!operations_.can_receive()) return answer_in_error(packet.headers.bth.psn);
   const std::int32_t ahead = distance(packet.headers.bth.psn, expected_);
-  if (ahead == 0) return execute(packet);
+  if (ahead == 0) return execute(now, packet);
   if (ahead < 0) return repeat(packet);
-  report_gap();
+  report_gap(packet.headers.bth.psn);
 }
 
 // Nothing is executed any more. But the NAK that says why may have been lost: the packet that
@@ -73,7 +74,7 @@ void Responder::answer_in_error(Psn psn) {
   }
 }
 
-void Responder::execute(const wire::PacketView& packet) {
+void Responder::execute(TimePoint now, const wire::PacketView& packet) {
   const Psn psn = packet.headers.bth.psn;
   const QpAttr& attributes = operations_.attributes();
   if (!wire::payload_fits(*packet.info, packet.payload.size(), attributes.path_mtu_bytes))
@@ -81,7 +82,7 @@ void Responder::execute(const wire::PacketView& packet) {
   const Verdict verdict = perform(packet);
   switch (verdict.kind) {
     case Verdict::Kind::ok:
-      return accept(packet, verdict.ends_message);
+      return accept(now, packet, verdict.ends_message);
     case Verdict::Kind::broken:  // a packet's bytes are there
     case Verdict::Kind::rnr:
       return report_not_ready();
@@ -130,7 +131,7 @@ Verdict Responder::accept_atomic(const wire::PacketView& packet) {
   return verdict;
 }
 
-void Responder::accept(const wire::PacketView& packet, bool ends_message) {
+void Responder::accept(TimePoint now, const wire::PacketView& packet, bool ends_message) {
   const wire::Kind kind = packet.info->kind;
   const std::uint32_t mtu = operations_.attributes().path_mtu_bytes;
   const bool is_read = kind == wire::Kind::read_request;
@@ -140,7 +141,20 @@ void Responder::accept(const wire::PacketView& packet, bool ends_message) {
   nak_.reset();
   counters_.bytes_received += packet.payload.size();
   // Answers with data acknowledge all that came before them.
-  ack_pending_ = !is_answered_by_data(kind) && (ack_pending_ || packet.headers.bth.ack_request);
+  if (is_answered_by_data(kind))
+    ack_pending_ = false;
+  else if (packet.headers.bth.ack_request)
+    note_ack_wanted(now, packet);
+}
+
+// One that waits already waits no longer for what comes behind it.
+void Responder::note_ack_wanted(TimePoint now, const wire::PacketView& packet) {
+  const bool only_packet = packet.info->position == wire::Position::only;
+  if (!ack_pending_)
+    hold_.begin(now, only_packet);
+  else if (!only_packet)
+    hold_.hurry();
+  ack_pending_ = true;
 }
 
 // A repeated SEND or WRITE is acknowledged again, not executed; a repeated READ is executed again,
@@ -149,7 +163,8 @@ void Responder::repeat(const wire::PacketView& packet) {
   ++counters_.duplicate_packets;
   if (packet.info->kind == wire::Kind::read_request) return repeat_read(packet);
   if (packet.info->kind == wire::Kind::atomic_request) return repeat_atomic(packet);
-  ack_pending_ = true;
+  ack_pending_ = ack_repeated_ = true;
+  hold_.hurry();
 }
 
 void Responder::repeat_read(const wire::PacketView& packet) {
@@ -182,9 +197,12 @@ void Responder::repeat_atomic(const wire::PacketView& packet) {
   reads_.add_duplicate(job, kept);
 }
 
-void Responder::report_gap() {
+// Once, and again when the peer has gone back and the packet was lost once more: PSNs no longer grow then.
+void Responder::report_gap(Psn psn) {
   ++counters_.out_of_sequence_packets;
-  if (gap_reported_) return;
+  const bool again = distance(psn, last_ahead_) <= 0;
+  last_ahead_ = psn;
+  if (gap_reported_ && !again) return;
   gap_reported_ = true;
   nak_ = Nak{wire::Aeth::nak(NakCode::psn_sequence, msn_), expected_};
 }
@@ -192,6 +210,7 @@ void Responder::report_gap() {
 // What follows the refused packet is dropped in silence until that comes again.
 void Responder::report_not_ready() {
   gap_reported_ = true;
+  last_ahead_ = expected_;
   nak_ = Nak{wire::Aeth::rnr_nak(operations_.attributes().min_rnr_timer, msn_), expected_};
 }
 
@@ -202,18 +221,25 @@ void Responder::refuse(const Verdict& nak, Psn psn) {
   operations_.refuse(nak);
 }
 
-bool Responder::wants_transmit() const { return may_answer() && (nak_ || ack_pending_ || reads_.pending()); }
+TimePoint Responder::next_timeout() const {
+  return has_ack() && !has_answers() ? hold_.due() : TimePoint::never();
+}
 
-std::size_t Responder::poll_transmit(std::span<TxDesc> out) {
+bool Responder::wants_transmit(TimePoint now) const {
+  return has_answers() || (has_ack() && hold_.is_due(now));
+}
+
+std::size_t Responder::poll_transmit(TimePoint now, std::span<TxDesc> out, bool with_request) {
   std::size_t count = 0;
-  while (count < out.size() && wants_transmit()) {
+  while (count < out.size() && (wants_transmit(now) || (with_request && has_ack()))) {
     TxDesc& desc = out[count++];
     if (ReadJob* job = reads_.current()) {
       emit_response(*job, desc);
     } else if (nak_) {
       emit_nak(desc);
     } else {
-      ack_pending_ = false;
+      ack_pending_ = ack_repeated_ = false;
+      hold_.note_left(now, with_request);
       emit_acknowledge(wire::Aeth::ack(msn_), expected_ - 1, desc);
     }
   }
@@ -237,7 +263,7 @@ void Responder::emit_response(ReadJob& job, TxDesc& desc) {
   desc.inline_payload = {};
   desc.path = nullptr;  // descriptors are reused, also by queue pairs of datagrams
   desc.payload_bytes = bytes;
-  desc.must_copy = job.duplicate;
+  desc.must_copy = desc.alone = job.duplicate;
   ++job.sent;
   ++counters_.packets_sent;
   counters_.bytes_sent += bytes;
@@ -254,7 +280,7 @@ void Responder::emit_acknowledge(const wire::Aeth& aeth, Psn psn, TxDesc& desc) 
   desc.inline_payload = {};
   desc.path = nullptr;  // descriptors are reused, also by queue pairs of datagrams
   desc.payload_bytes = 0;
-  desc.must_copy = false;
+  desc.must_copy = desc.alone = false;
   ++counters_.packets_sent;
 }
 
@@ -287,6 +313,7 @@ void Responder::take_back(const TxDesc& desc) {
     --(headers.aeth.kind() == wire::AckKind::rnr_nak ? counters_.rnr_naks_sent : counters_.naks_sent);
   if (is_ack) {
     ack_pending_ = true;
+    hold_.hurry();
   } else if (!nak_) {
     nak_ = Nak{headers.aeth, headers.bth.psn};
     last_words_ = operations_.state() == QpState::err;

@@ -43,6 +43,10 @@ class RetransmitTimer {
   // One round trip, of a packet that was sent once only (Karn's rule).
   void sample(Duration round_trip);
 
+  // An answer to what was sent later than this ago cannot have come yet.
+  Duration shortest_round_trip() const {
+    return smoothed_.count() == 0 ? initial_retransmit_timeout / 2 : smoothed_ / 2;
+  }
   bool running() const { return deadline_ != TimePoint::never(); }
   TimePoint deadline() const { return deadline_; }
   bool given_up(TimePoint now) const { return give_up_after_.count() != 0 && now - since_ >= give_up_after_; }

@@ -55,6 +55,7 @@ struct PairOptions {
   std::array<Psn, 2> first_psn{Psn{0xFFFFF0}, Psn{100}};  // of what each side sends
   Faults faults;
   bool vary_window = false;   // the card changes the window while running
+  bool hold_acks = false;     // an ACK may wait for a request, and leaves behind it
   double socket_refusal = 0;  // probability that a batch is only partly sent
   std::uint64_t seed = 1;
   QpType type = QpType::rc;
@@ -165,6 +166,8 @@ class WirePair final : public OperationPair {
             return qp(side).modify(now_, attributes, mask);
           },
           options.type);
+      qp(side).allow_ack_hold(options.hold_acks);
+      qp(side).set_ack_last(options.hold_acks);
     }
   }
 

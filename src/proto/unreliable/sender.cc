@@ -97,7 +97,7 @@ void UnreliableSender::build(const SendRequest& request, TxDesc& desc) const {
   if (row.has_immediate) desc.headers.immediate = request.immediate;
   address(desc);
   desc.payload_bytes = bytes;
-  desc.must_copy = false;
+  desc.must_copy = desc.alone = false;
   desc.ref_count = 0;
   desc.inline_payload = {};
   if (request.inline_data) {
