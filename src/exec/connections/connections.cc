@@ -55,7 +55,10 @@ Result<void> Connections::create_objects(ibv_context* context) {
   slots_.resize(slot_bytes_per_peer() * peers_.size());
   BEELINE_TRY(slots_region_, register_memory(slots_.data(), slots_.size(), IBV_ACCESS_LOCAL_WRITE));
   for (int peer = 0; peer <= peer_count; ++peer)
-    if (Rank{peer} != rank_) BEELINE_TRY_VOID(create_peer(Rank{peer}, mtu_bytes));
+    if (Rank{peer} != rank_) {
+      BEELINE_TRY_VOID(create_peer(Rank{peer}, mtu_bytes));
+      BEELINE_TRY_VOID(create_mailbox(context, peers_[static_cast<std::size_t>(peer)]));
+    }
   return {};
 }
 
@@ -94,6 +97,7 @@ Result<void> Connections::create_peer(Rank rank, std::uint32_t mtu_bytes) {
   peer.receive_slots = slots_.data() + index(rank) * slot_bytes_per_peer();
   peer.parcel_slots = peer.receive_slots + std::size_t{receive_depth} * receive_bytes_;
   peer.send_slots = peer.parcel_slots + std::size_t{parcels_in_flight} * receive_bytes_;
+  peer.letter_places = peer.send_slots + std::size_t{send_depth} * message_bytes;
   peer.cookies.resize(send_depth);
   return {};
 }
@@ -254,7 +258,9 @@ void Connections::handle_send(Rank rank, const ibv_wc& completion, Listener& lis
   Peer& peer = peers_[index(rank)];
   const auto number = static_cast<std::uint32_t>(completion.wr_id);
   peer.retired = number + 1;
-  if (completion.opcode == IBV_WC_RDMA_WRITE) listener.on_written(rank, peer.cookies[number % send_depth]);
+  if (completion.opcode != IBV_WC_RDMA_WRITE) return;
+  if (const std::uint32_t cookie = peer.cookies[number % send_depth]; cookie != no_cookie)
+    listener.on_written(rank, cookie);
 }
 
 Error Connections::broken(Rank peer, const ibv_wc& completion) const {

@@ -15,6 +15,10 @@ namespace {
 constexpr Duration yield_for = 300us;
 // While things move, clock and peers are looked at all the same, once in so many steps.
 constexpr unsigned steps_between_looks = 256;
+// Letters are seen without the card's help: it is asked only after so many looks.
+constexpr unsigned glances_per_poll = 16;
+// While one may come whose sender does not know that we sleep (mailbox.h), sleep is short.
+constexpr Duration longest_sleep_for_letters = 10ms;
 // Calls of this size are worth waking the progress thread for, in case their caller does not wait yet.
 constexpr std::size_t worth_waking = std::size_t{64} * 1024;
 
@@ -96,10 +100,13 @@ void Progress::begin_submitted(const WorkState& work) {
 void Progress::drive_for(const WorkState& work, TimePoint deadline) {
   Idle idle;
   while (true) {
-    const bool moved = step();
+    const bool glanced = glances();
+    const bool moved = glanced ? advance() : step();
     if (work.done() || inbox_.stop_requested()) return;
     if (moved)
       idle = {};
+    else if (glanced)
+      continue;
     else if (!rest(idle, deadline, Seat::Sleeper::waiter))
       return;
   }
@@ -117,6 +124,12 @@ void Progress::drive_for_all() {
 
 void Progress::hand_over() {
   if (inbox_.pending() != 0 && thread_naps_) bell_.ring();
+}
+
+// Is it enough to look for a letter this time?
+bool Progress::glances() {
+  return current_ && !verdict_ && !suspicion_ && !failed_ && small_.waits_for_letters() &&
+         ++glances_ % glances_per_poll != 0;
 }
 
 // Was there anything to do?
@@ -155,7 +168,7 @@ bool Progress::rest(Idle& idle, TimePoint deadline, Seat::Sleeper who) {
 void Progress::sleep(TimePoint deadline, Seat::Sleeper who) {
   if (failed_) return;
   note(connections_->arm());
-  if (connections_->poll(*this) > 0 || verdict_) return;
+  if (connections_->poll(*this) > 0 || verdict_ || small_.prepare_to_sleep()) return;
   seat_->falls_asleep(who);
   const bool wanted = inbox_.has_abort() || inbox_.stop_requested() ||
                       (who == Seat::Sleeper::thread && seat_->somebody_waits());
@@ -174,6 +187,7 @@ int Progress::sleep_ms(TimePoint deadline) const {
   const TimePoint now = monotonic_now();
   Duration longest = 1s;
   if (suspicion_) longest = 10ms;
+  if (small_.waits_for_letters()) longest = longest_sleep_for_letters;
   const auto shorten = [&](TimePoint next) { longest = std::clamp<Duration>(next - now, 1ms, longest); };
   if (deadline != TimePoint::never()) shorten(deadline);
   if (current_ && current_->started != TimePoint{})
