@@ -99,8 +99,10 @@ Result<void> Connections::write_to_mailbox(Rank rank, const std::byte* from, std
   request.opcode = IBV_WR_RDMA_WRITE;
   request.sg_list = &sge;
   request.num_sge = 1;
-  if (bytes <= peer.inline_bytes) request.send_flags |= IBV_SEND_INLINE;
-  if (peer.unsignaled + 1 >= signal_every) request.send_flags |= IBV_SEND_SIGNALED;
+  const bool goes_inline = bytes <= peer.inline_bytes;
+  if (goes_inline) request.send_flags |= IBV_SEND_INLINE;
+  if (peer.unsignaled + 1 >= (goes_inline ? send_depth / 2 : signal_every))
+    request.send_flags |= IBV_SEND_SIGNALED;
   request.wr.rdma.remote_addr = peer.remote_mailbox + offset;
   request.wr.rdma.rkey = peer.remote_mailbox_key;
   peer.cookies[peer.posted % send_depth] = no_cookie;

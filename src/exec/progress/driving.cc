@@ -17,6 +17,8 @@ constexpr Duration yield_for = 300us;
 constexpr unsigned steps_between_looks = 256;
 // Letters are seen without the card's help: it is asked only after so many looks.
 constexpr unsigned glances_per_poll = 16;
+// With as many looks in between, polling takes the longer.
+constexpr unsigned polls_per_poll_with_letters = 8;
 // While one may come whose sender does not know that we sleep (mailbox.h), sleep is short.
 constexpr Duration longest_sleep_for_letters = 10ms;
 // Calls of this size are worth waking the progress thread for, in case their caller does not wait yet.
@@ -136,6 +138,7 @@ bool Progress::glances() {
 bool Progress::step() {
   if (inbox_.has_abort()) take_abort();
   if (failed_) return false;
+  if (current_) note(small_.wake_sleepers());
   const bool polled = connections_->poll(*this) > 0;
   if (verdict_ || suspicion_ || ++steps_ % steps_between_looks == 0) check_health(monotonic_now());
   if (failed_ || suspicion_) return polled;
@@ -153,7 +156,7 @@ void Progress::take_abort() {
 
 // False when the deadline has passed.
 bool Progress::rest(Idle& idle, TimePoint deadline, Seat::Sleeper who) {
-  if (++idle.polls <= spins_) return true;
+  if (++idle.polls <= (small_.waits_for_letters() ? spins_ / polls_per_poll_with_letters : spins_)) return true;
   const TimePoint now = monotonic_now();
   check_health(now);
   if (now >= deadline) return false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "exec/kernels/kernels.h"
 #include "exec/small/header.h"
@@ -105,6 +106,7 @@ Result<const Script*> SmallRun::script_for(const Call& call) {
 }
 
 Result<void> SmallRun::end() {
+  BEELINE_TRY_VOID(wake_sleepers());
   const Program& over = *program_;
   program_ = nullptr;
   for (const Instruction& instruction : over.instructions) {
@@ -226,18 +228,29 @@ void SmallRun::gather(const Instruction& send, std::byte* to) const {
   }
 }
 
-// A peer that sleeps looks only when it is woken. It says that it sleeps before it looks for the last time, and
-// we look whether it does after the letter is there: one of the two sees the other.
 Result<bool> SmallRun::send_letter(const Instruction& send) {
   std::byte* const place = connections_.letter_place(send.peer, send.bytes);
   if (place == nullptr) return false;
   gather(send, place);
   bytes_sent_ += send.bytes;
   BEELINE_TRY_VOID(connections_.send_letter(send.peer, send.bytes, mark_, fingerprint_.sequence));
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (connections_.is_asleep(send.peer, mark_.sequence) && connections_.has_room(send.peer))
-    BEELINE_TRY_VOID(connections_.send(send.peer, {.kind = MessageKind::wake, .call = fingerprint_}));
+  letters_unchecked_ = true;
   return true;
+}
+
+// A peer that sleeps looks only when it is woken. It says that it sleeps before it looks for the last time, and
+// we look whether it does after the letter is there: one of the two sees the other. Not at once, because this
+// waits until the letter has arrived.
+Result<void> SmallRun::wake_sleepers() {
+  if (!std::exchange(letters_unchecked_, false)) return {};
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (std::size_t i = 0; i < next_; ++i) {
+    const Instruction& send = program_->instructions[i];
+    if (send.kind != Kind::send || !connections_.takes_letter(send.peer, send.bytes)) continue;
+    if (connections_.is_asleep(send.peer, mark_.sequence) && connections_.has_room(send.peer))
+      BEELINE_TRY_VOID(connections_.send(send.peer, {.kind = MessageKind::wake, .call = fingerprint_}));
+  }
+  return {};
 }
 
 bool SmallRun::prepare_to_sleep() {

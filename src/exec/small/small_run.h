@@ -31,7 +31,10 @@ class SmallRun {
   bool complete() const { return program_ != nullptr && next_ == program_->instructions.size(); }
   // Gives the slots back. The caller's memory has not been known to anybody but this rank at any time.
   Result<void> end();
-  void abandon() { program_ = nullptr; }
+  void abandon() {
+    program_ = nullptr;
+    letters_unchecked_ = false;
+  }
 
   // ---- what arrives, also between calls. `now` is the call under way, or the last one.
 
@@ -43,6 +46,8 @@ class SmallRun {
 
   // ---- for warnings and statistics
 
+  // Wakes those that sleep though a letter of this call has gone to them. Now and then while it is under way.
+  Result<void> wake_sleepers();
   // Before this rank sleeps: those it waits for are told, so that they wake it. True when there is no reason
   // to sleep any more.
   bool prepare_to_sleep();
@@ -105,6 +110,7 @@ class SmallRun {
   RedOp redop_ = RedOp::sum;
   const Program* program_ = nullptr;  // null between calls
   std::size_t next_ = 0;
+  bool letters_unchecked_ = false;  // some have gone, and nobody has looked whether their receivers sleep
   MessageBuffer header_{};         // of this call: what every parcel begins with,
   Postmark mark_;                  // and every letter ends with
   std::vector<std::byte*> bases_;  // see Program::Base
