@@ -150,6 +150,7 @@ Result<void> Connections::post(Rank rank, ibv_send_wr& request) {
     return fail_errno(error, fmt::format("posting to rank {} ({})", rank.value, path(rank)));
   peer.unsignaled = (request.send_flags & IBV_SEND_SIGNALED) != 0 ? 0 : peer.unsignaled + 1;
   ++peer.posted;
+  if (request.opcode != IBV_WR_RDMA_WRITE) peer.last_message = peer.posted;
   return {};
 }
 

@@ -89,8 +89,11 @@ class Connections {
   void open_mailboxes();
   bool has_mailboxes() const { return has_mailboxes_; }
 
+  bool may_get_letters(Rank peer) const { return peers_[index(peer)].letters_open; }
+  // Not while a message is under way: the letter would have to wait behind it, and its receiver would not be
+  // woken in time.
   bool takes_letter(Rank peer, std::uint32_t payload) const {
-    return peers_[index(peer)].letters_open && payload <= letter_payload;
+    return payload <= letter_payload && is_quiet(peers_[index(peer)]);
   }
   // Where to put the payload of the next one together; null when there is no room now. Then it is sent.
   std::byte* letter_place(Rank peer, std::uint32_t payload);
@@ -105,8 +108,9 @@ class Connections {
     return has_mailboxes_ && sequence_be != 0 && peers_[index(peer)].mailbox != nullptr &&
            peek(letter_from(peer, sequence) - sizeof sequence_be) == sequence_be;
   }
-  // Tells the peer that we sleep in this call; whether the peer has told us.
-  void say_asleep(Rank peer, std::uint64_t sequence_be);
+  // Tells the peer that we sleep in this call; false when that cannot be done at once. Whether the peer has
+  // told us.
+  bool say_asleep(Rank peer, std::uint64_t sequence_be);
   bool is_asleep(Rank peer, std::uint64_t sequence_be) const {
     return peek(peers_[index(peer)].mailbox.get() + sleeper_offset) == sequence_be;
   }
@@ -139,6 +143,7 @@ class Connections {
     std::uint64_t remote_mailbox = 0;
     std::uint32_t remote_mailbox_key = 0;
     bool letters_open = false;
+    std::uint32_t last_message = 0;  // the number after the last one that was no letter
     std::uint32_t letters = 0;  // sent
     std::array<std::uint32_t, letters_in_flight> letter_numbers{};  // of the send after the place's last one
     std::byte* letter_places = nullptr;
@@ -167,6 +172,9 @@ class Connections {
   Result<void> create_objects(ibv_context* context);
   Result<void> check_room(ibv_context* context, int entries_per_peer, int peer_count);
   Result<void> create_peer(Rank peer, std::uint32_t mtu_bytes);
+  static bool is_quiet(const Peer& peer) {
+    return peer.letters_open && static_cast<std::int32_t>(peer.retired - peer.last_message) >= 0;
+  }
   Result<void> create_mailbox(ibv_context* context, Peer& peer);
   Result<void> write_to_mailbox(Rank peer, const std::byte* from, std::uint32_t bytes, std::uint64_t offset);
   std::byte* next_parcel(const Peer& peer, std::uint32_t bytes) {

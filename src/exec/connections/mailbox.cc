@@ -52,7 +52,7 @@ void Connections::open_mailboxes() {
     if (peer.qp == nullptr || peer.remote_mailbox == 0) continue;
     peer.letters_open = peer.inline_bytes >= postmark_bytes && provider_.writes_last_word_last(peer.qp.get());
     has_mailboxes_ = true;
-    if (peer.letters_open) say_asleep(Rank{rank}, 0);
+    if (peer.letters_open) (void)say_asleep(Rank{rank}, 0);
   }
 }
 
@@ -83,11 +83,11 @@ Result<void> Connections::send_letter(Rank rank, std::uint32_t payload, const Po
   return {};
 }
 
-void Connections::say_asleep(Rank rank, std::uint64_t sequence_be) {
-  if (!peers_[index(rank)].letters_open || !has_room(rank)) return;  // then we do not sleep for long
+bool Connections::say_asleep(Rank rank, std::uint64_t sequence_be) {
+  if (!is_quiet(peers_[index(rank)]) || !has_room(rank)) return false;
   std::array<std::byte, sizeof sequence_be> word;
   std::memcpy(word.data(), &sequence_be, sizeof sequence_be);
-  (void)write_to_mailbox(rank, word.data(), sizeof sequence_be, sleeper_offset);
+  return write_to_mailbox(rank, word.data(), sizeof sequence_be, sleeper_offset).has_value();
 }
 
 Result<void> Connections::write_to_mailbox(Rank rank, const std::byte* from, std::uint32_t bytes,

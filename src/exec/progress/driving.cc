@@ -19,8 +19,8 @@ constexpr unsigned steps_between_looks = 256;
 constexpr unsigned glances_per_poll = 16;
 // With as many looks in between, polling takes the longer.
 constexpr unsigned polls_per_poll_with_letters = 8;
-// While one may come whose sender does not know that we sleep (mailbox.h), sleep is short.
-constexpr Duration longest_sleep_for_letters = 10ms;
+// Whoever sends one knows that we sleep (mailbox.h), if the device is quick; and if not, sleep is short.
+constexpr Duration sleep_for_letters = 10ms, sleep_unknown = 1ms;
 // Calls of this size are worth waking the progress thread for, in case their caller does not wait yet.
 constexpr std::size_t worth_waking = std::size_t{64} * 1024;
 
@@ -190,7 +190,7 @@ int Progress::sleep_ms(TimePoint deadline) const {
   const TimePoint now = monotonic_now();
   Duration longest = 1s;
   if (suspicion_) longest = 10ms;
-  if (small_.waits_for_letters()) longest = longest_sleep_for_letters;
+  if (small_.waits_for_letters()) longest = small_.all_know_that_we_sleep() ? sleep_for_letters : sleep_unknown;
   const auto shorten = [&](TimePoint next) { longest = std::clamp<Duration>(next - now, 1ms, longest); };
   if (deadline != TimePoint::never()) shorten(deadline);
   if (current_ && current_->started != TimePoint{})

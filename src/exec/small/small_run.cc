@@ -246,9 +246,9 @@ Result<void> SmallRun::wake_sleepers() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (std::size_t i = 0; i < next_; ++i) {
     const Instruction& send = program_->instructions[i];
-    if (send.kind != Kind::send || !connections_.takes_letter(send.peer, send.bytes)) continue;
+    if (send.kind != Kind::send || !connections_.may_get_letters(send.peer)) continue;
     if (connections_.is_asleep(send.peer, mark_.sequence) && connections_.has_room(send.peer))
-      BEELINE_TRY_VOID(connections_.send(send.peer, {.kind = MessageKind::wake, .call = fingerprint_}));
+      BEELINE_TRY_VOID(connections_.send(send.peer, {.kind = MessageKind::wake, .call = fingerprint_}, true));
   }
   return {};
 }
@@ -256,7 +256,9 @@ Result<void> SmallRun::wake_sleepers() {
 bool SmallRun::prepare_to_sleep() {
   if (!waits_for_letters()) return false;
   const std::vector<Rank> missing = silent();
-  for (const Rank peer : missing) connections_.say_asleep(peer, mark_.sequence);
+  all_know_that_we_sleep_ = true;
+  for (const Rank peer : missing)
+    if (!connections_.say_asleep(peer, mark_.sequence)) all_know_that_we_sleep_ = false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return std::any_of(missing.begin(), missing.end(), [&](Rank peer) { return has(peer); });
 }

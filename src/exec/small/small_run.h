@@ -51,7 +51,9 @@ class SmallRun {
   // Before this rank sleeps: those it waits for are told, so that they wake it. True when there is no reason
   // to sleep any more.
   bool prepare_to_sleep();
-  // It cannot be told whether somebody will wake us.
+  // Nor is it wise to sleep for long: somebody may not know.
+  bool all_know_that_we_sleep() const { return all_know_that_we_sleep_; }
+  // A letter may come, which nothing but looking tells.
   bool waits_for_letters() const { return program_ != nullptr && connections_.has_mailboxes(); }
 
   // Whose parcel is missing, the surest first.
@@ -110,6 +112,7 @@ class SmallRun {
   RedOp redop_ = RedOp::sum;
   const Program* program_ = nullptr;  // null between calls
   std::size_t next_ = 0;
+  bool all_know_that_we_sleep_ = false;
   bool letters_unchecked_ = false;  // some have gone, and nobody has looked whether their receivers sleep
   MessageBuffer header_{};         // of this call: what every parcel begins with,
   Postmark mark_;                  // and every letter ends with
