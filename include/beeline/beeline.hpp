@@ -147,11 +147,7 @@ class Communicator {
 
   template <class T>
   Work all_reduce_async(std::span<const T> send, std::span<T> receive, beeline_redop op = BEELINE_SUM) {
-    detail::require(send.size() == receive.size(), "all_reduce: both buffers have one size");
-    return start([&](beeline_work** work) {
-      return beeline_all_reduce(comm_.get(), send.data(), receive.data(), send.size(), dtype_of<T>::value, op,
-                                work);
-    });
+    return start([&](beeline_work** work) { run_all_reduce(send, receive, op, work); });
   }
   template <class T>
   Work all_reduce_async(std::span<T> in_place, beeline_redop op = BEELINE_SUM) {
@@ -159,54 +155,41 @@ class Communicator {
   }
   template <class T>
   Work reduce_scatter_async(std::span<const T> send, std::span<T> receive, beeline_redop op = BEELINE_SUM) {
-    detail::require(send.size() == receive.size() * ranks(),
-                    "reduce_scatter: send is size() times as long as receive");
-    return start([&](beeline_work** work) {
-      return beeline_reduce_scatter(comm_.get(), send.data(), receive.data(), receive.size(),
-                                    dtype_of<T>::value, op, work);
-    });
+    return start([&](beeline_work** work) { run_reduce_scatter(send, receive, op, work); });
   }
   template <class T>
   Work all_gather_async(std::span<const T> send, std::span<T> receive) {
-    detail::require(receive.size() == send.size() * ranks(),
-                    "all_gather: receive is size() times as long as send");
-    return start([&](beeline_work** work) {
-      return beeline_all_gather(comm_.get(), send.data(), receive.data(), send.size(), dtype_of<T>::value,
-                                work);
-    });
+    return start([&](beeline_work** work) { run_all_gather(send, receive, work); });
   }
   // On the root `buffer` is read, on all others written.
   template <class T>
   Work broadcast_async(std::span<T> buffer, std::int32_t root) {
-    return start([&](beeline_work** work) {
-      return beeline_broadcast(comm_.get(), buffer.data(), buffer.data(), buffer.size(), dtype_of<T>::value,
-                               root, work);
-    });
+    return start([&](beeline_work** work) { run_broadcast(buffer, root, work); });
   }
   Work barrier_async() {
-    return start([&](beeline_work** work) { return beeline_barrier(comm_.get(), work); });
+    return start([&](beeline_work** work) { detail::check(beeline_barrier(comm_.get(), work)); });
   }
 
-  // The same, waiting until done.
+  // The same, waiting until done. Cheaper than starting it and waiting: there is no work.
   template <class T>
   void all_reduce(std::span<const T> send, std::span<T> receive, beeline_redop op = BEELINE_SUM) {
-    all_reduce_async(send, receive, op).wait();
+    run_all_reduce(send, receive, op, nullptr);
   }
   template <class T>
   void all_reduce(std::span<T> in_place, beeline_redop op = BEELINE_SUM) {
-    all_reduce_async(in_place, op).wait();
+    run_all_reduce(std::span<const T>(in_place), in_place, op, nullptr);
   }
   template <class T>
   void reduce_scatter(std::span<const T> send, std::span<T> receive, beeline_redop op = BEELINE_SUM) {
-    reduce_scatter_async(send, receive, op).wait();
+    run_reduce_scatter(send, receive, op, nullptr);
   }
   template <class T>
   void all_gather(std::span<const T> send, std::span<T> receive) {
-    all_gather_async(send, receive).wait();
+    run_all_gather(send, receive, nullptr);
   }
   template <class T>
   void broadcast(std::span<T> buffer, std::int32_t root) {
-    broadcast_async(buffer, root).wait();
+    run_broadcast(buffer, root, nullptr);
   }
   void barrier() { detail::check(beeline_barrier(comm_.get(), nullptr)); }
 
@@ -216,8 +199,35 @@ class Communicator {
   template <class Start>
   static Work start(Start start) {
     beeline_work* work = nullptr;
-    detail::check(start(&work));
+    start(&work);
     return Work(work);
+  }
+  // Without `work` they wait.
+  template <class T>
+  void run_all_reduce(std::span<const T> send, std::span<T> receive, beeline_redop op, beeline_work** work) {
+    detail::require(send.size() == receive.size(), "all_reduce: both buffers have one size");
+    detail::check(beeline_all_reduce(comm_.get(), send.data(), receive.data(), send.size(),
+                                     dtype_of<T>::value, op, work));
+  }
+  template <class T>
+  void run_reduce_scatter(std::span<const T> send, std::span<T> receive, beeline_redop op,
+                          beeline_work** work) {
+    detail::require(send.size() == receive.size() * ranks(),
+                    "reduce_scatter: send is size() times as long as receive");
+    detail::check(beeline_reduce_scatter(comm_.get(), send.data(), receive.data(), receive.size(),
+                                         dtype_of<T>::value, op, work));
+  }
+  template <class T>
+  void run_all_gather(std::span<const T> send, std::span<T> receive, beeline_work** work) {
+    detail::require(receive.size() == send.size() * ranks(),
+                    "all_gather: receive is size() times as long as send");
+    detail::check(beeline_all_gather(comm_.get(), send.data(), receive.data(), send.size(),
+                                     dtype_of<T>::value, work));
+  }
+  template <class T>
+  void run_broadcast(std::span<T> buffer, std::int32_t root, beeline_work** work) {
+    detail::check(beeline_broadcast(comm_.get(), buffer.data(), buffer.data(), buffer.size(),
+                                    dtype_of<T>::value, root, work));
   }
   std::unique_ptr<beeline_comm, detail::FreeComm> comm_;
 };

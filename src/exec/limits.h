@@ -30,6 +30,8 @@ constexpr std::uint32_t parcel_bytes(int size) {
 // Parcels on their way to one peer that the card reads from where they were put together. Two are never
 // enough to wait for, since the peer is at most one call behind; the acknowledgement may come later.
 inline constexpr std::uint32_t parcels_in_flight = 4;
+// Letters (connections/mailbox.h) that the card may still have to read from where they were put together.
+inline constexpr std::uint32_t letters_in_flight = 16;
 // Asked for; a device may grant less, or nothing.
 inline constexpr std::uint32_t inline_bytes_wanted = 256;
 

@@ -54,7 +54,7 @@ MessageBuffer encode(const Message& message) {
 std::optional<Message> decode(Bytes in) {
   if (in.size() != message_bytes) return std::nullopt;
   const std::byte* const p = in.data();
-  const auto kind = enumerator(p + Offset::kind, MessageKind::probe, MessageKind::parcel);
+  const auto kind = enumerator(p + Offset::kind, MessageKind::probe, MessageKind::wake);
   const auto operation =
       enumerator(p + Offset::operation, coll::Operation::all_reduce, coll::Operation::barrier);
   const auto dtype = enumerator(p + Offset::dtype, DType::float32, DType::uint8);

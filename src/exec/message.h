@@ -20,6 +20,7 @@ enum class MessageKind : std::uint8_t {
   advert = 3,   // send me the k-th message (`ordinal`) of this piece, to this address
   goodbye = 4,  // I have made `call.sequence` calls and leave
   parcel = 5,   // what I called, and behind these 64 bytes my data for it (small/small_run.h)
+  wake = 6,     // look into your mailbox (connections/mailbox.h)
 };
 
 struct Message {

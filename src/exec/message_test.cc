@@ -42,7 +42,7 @@ TEST(Message, ComesBackAsItWas) {
 
 // Only the four bytes of enumerations can be wrong; every value of each is tried.
 TEST(Message, OfAnUnknownKindOperationTypeOrReductionIsRefused) {
-  const int last[] = {5, 4, 4, 2}, first[] = {1, 0, 0, 0};
+  const int last[] = {6, 4, 4, 2}, first[] = {1, 0, 0, 0};
   for (std::size_t at = 0; at < 4; ++at)
     for (int value = 0; value < 256; ++value) {
       auto bytes = encode(example());

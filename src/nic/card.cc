@@ -37,7 +37,7 @@ CardImpl::CardImpl(const Config& config, std::unique_ptr<port::Port> port,
 
 Result<void> CardImpl::start(const Config& config, bool progress_thread) {
   if (config.lane != Lane::wire && port_->owns_its_slot()) {
-    auto lane = local::LocalLane::create(port_->slot(), config.lane, engine_, *port_);
+    auto lane = local::LocalLane::create(port_->slot(), config.lane, engine_, *port_, allocations_);
     if (lane)
       lane_ = std::move(*lane);
     else if (config.lane == Lane::local)
@@ -68,6 +68,7 @@ void CardImpl::abandon_after_fork() {
   if (thread_ != nullptr) thread_.release()->abandon_after_fork();
   (void)fault_handlers_.release();  // stay installed
   if (lane_ != nullptr) lane_->abandon_after_fork();
+  allocations_.abandon_after_fork();
   port_->abandon_after_fork();
 }
 
@@ -143,6 +144,7 @@ Result<RegionKeys> CardImpl::register_region(PdId domain, void* address, std::si
 // Waits for copies under way without the card's lock: only whoever copies is in our way.
 Result<void> CardImpl::deregister_region(Key lkey) {
   BEELINE_TRY(const PdId domain, regions_.remove(lkey));
+  if (allocations_.forget(lkey)) lane_->revoke(lkey);
   leave_domain(domain);
   return {};
 }
@@ -152,10 +154,14 @@ Result<RegionKeys> CardImpl::reregister_region(Key lkey, const RegionChange& cha
   FaultHandlers::ensure_on_top();
   if (change.domain) BEELINE_TRY_VOID(use_domain(*change.domain));
   const auto before = regions_.change(lkey, change);
+  if (allocations_.forget(lkey)) lane_->revoke(lkey);
   if (change.domain) leave_domain(before.value_or(*change.domain));
   if (!before) return tl::unexpected(before.error());
   return RegionKeys{lkey, lkey};
 }
+
+Result<void*> CardImpl::allocate_memory(std::size_t bytes) { return allocations_.allocate(bytes); }
+Result<void> CardImpl::free_memory(void* memory) { return allocations_.free(memory); }
 
 Result<Key> CardImpl::allocate_window(PdId domain, WindowType type) {
   BEELINE_TRY_VOID(use_domain(domain));

@@ -177,6 +177,12 @@ class Card {
   // refused. When it fails the region is as it was. Not for a region with windows bound.
   virtual Result<RegionKeys> reregister_region(Key lkey, const RegionChange& change) = 0;
 
+  // Memory that a peer of this host can write to by itself once it lies in a region that it may write to: its
+  // short WRITEs are stores there. Whoever maps one piece has all of it, so what different peers write to is
+  // allocated apart. Whole pages, all zero; not inherited by a forked child. Deregister before freeing.
+  virtual Result<void*> allocate_memory(std::size_t bytes) = 0;
+  virtual Result<void> free_memory(void* memory) = 0;
+
   // The key is good for nothing until the window is bound by a work request (proto::WindowBind). All keys
   // that a window ever has share their upper 24 bits; of WindowBind::new_rkey only the lower 8 bits are
   // taken, whatever the type (as with ibv_inc_rkey(3)), and a type 1 window takes no key twice in a row.
@@ -219,6 +225,8 @@ class Card {
   virtual proto::PostResult post_recv(QueuePair* qp, const proto::RecvWr& request) = 0;
   // How many more send requests the queue holds: polling makes it more, only posting makes it less.
   virtual std::size_t send_room(QueuePair* qp) = 0;
+  // Whether it uses the local lane. It does not change after the first send.
+  virtual bool is_local(QueuePair* qp) = 0;
 
   // --- queue pair 1 (management.h) ---
   // This process's share of what is numbered host-wide (port.h).

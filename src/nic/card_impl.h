@@ -44,6 +44,9 @@ class CardImpl final : public Card {
 
   Result<RegionKeys> reregister_region(Key lkey, const RegionChange& change) override;
 
+  Result<void*> allocate_memory(std::size_t bytes) override;
+  Result<void> free_memory(void* memory) override;
+
   Result<Key> allocate_window(PdId domain, WindowType type) override;
   Result<void> deallocate_window(Key rkey) override;
 
@@ -73,6 +76,7 @@ class CardImpl final : public Card {
   proto::PostResult post_send(QueuePair* qp, const proto::SendWr& request) override;
   proto::PostResult post_recv(QueuePair* qp, const proto::RecvWr& request) override;
   std::size_t send_room(QueuePair* qp) override;
+  bool is_local(QueuePair* qp) override;
 
   port::Slot slot() const override { return port_->slot(); }
   TimePoint now() const override { return port_->now(); }
@@ -108,6 +112,7 @@ class CardImpl final : public Card {
   std::unique_ptr<FaultHandlers> fault_handlers_ = std::make_unique<FaultHandlers>();
   std::unique_ptr<port::Port> port_;
   RegionTable regions_;
+  local::SharedAllocations allocations_{regions_};
   mutable Engine engine_;
   std::unique_ptr<local::LocalLane> lane_;  // nullptr: the wire is the only one
   std::atomic<int> skipped_wire_polls_{0};  // while the local lane is polled

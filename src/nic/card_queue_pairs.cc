@@ -197,6 +197,7 @@ Result<void> CardImpl::modify_qp(QueuePair* qp, const proto::QpAttr& attributes,
     BEELINE_TRY_VOID(qp->protocol.modify(port_->now(), attributes, mask));
     if (lane_ != nullptr && resets) lane_->detach(*qp);
     if (lane_ != nullptr) lane_->settle(*qp, port_->now());
+    if ((mask & proto::attr::access_flags) != 0 && qp->local != nullptr) qp->local->direct.revoke();
     deliver_completions(*qp, port_->now());  // flushed by this, they are there when it returns
     if (route.known) {
       qp->route = route;
@@ -227,6 +228,11 @@ proto::QpCounters CardImpl::qp_counters(QueuePair* qp) {
   return qp->protocol.counters();
 }
 
+bool CardImpl::is_local(QueuePair* qp) {
+  const std::lock_guard lock(qp->mutex);
+  return qp->protocol.lane() == proto::LaneState::local;
+}
+
 std::size_t CardImpl::send_room(QueuePair* qp) {
   const std::lock_guard lock(qp->mutex);
   return qp->protocol.send_room();
@@ -238,10 +244,14 @@ proto::PostResult CardImpl::post_send(QueuePair* qp, const proto::SendWr& reques
   bool flushed = false;
   {
     const std::lock_guard lock(qp->mutex);
+    if (qp->local != nullptr && lane_->write_directly(*qp, request, regions_)) return proto::PostResult::ok;
     const TimePoint now = port_->now();
     result = qp->protocol.post_send(now, request);
     lane = qp->protocol.lane();
-    if (lane == proto::LaneState::local) lane_->settle(*qp, now);
+    if (lane == proto::LaneState::local) {
+      lane_->settle(*qp, now);
+      lane_->want(*qp, request);
+    }
     flushed = qp->protocol.has_completions();  // in the error state, whatever the lane
   }
   if (result != proto::PostResult::ok) return result;

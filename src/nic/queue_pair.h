@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "nic/brief_lock.h"
 #include "nic/card.h"
 #include "nic/completion_queue.h"
 #include "nic/timer_heap.h"
@@ -52,7 +53,7 @@ class QueuePair {
 
   // Guards these four. Locks are taken in the order engine, queue pair, completion queue;
   // a thread that posts takes this one alone.
-  std::mutex mutex;
+  BriefLock mutex;
   proto::QueuePair protocol;
   Route route;
   AddressVector address;

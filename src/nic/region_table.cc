@@ -42,6 +42,18 @@ bool is_remote(Access need) {
          proto::allows(need, Access::remote_atomic);
 }
 
+// The last word of a short piece lands after all that is before it, so that whoever waits for it may read
+// the rest (verbs/provider.h, writes_last_word_last).
+bool write_guarded(std::byte* to, Bytes data) {
+  constexpr std::size_t word_bytes = 8, short_bytes = 4096;
+  if (data.size() <= word_bytes || data.size() > short_bytes)
+    return copy_guarded(to, data.data(), data.size());
+  const std::size_t before = data.size() - word_bytes;
+  if (!copy_guarded(to, data.data(), before)) return false;
+  std::atomic_thread_fence(std::memory_order_release);
+  return copy_guarded(to + before, data.data() + before, word_bytes);
+}
+
 }  // namespace
 
 RegionTable::RegionTable(std::uint32_t max_regions, std::uint32_t max_windows)
@@ -146,6 +158,15 @@ Result<PdId> RegionTable::change(Key key, const RegionChange& change) {
   return before;
 }
 
+std::optional<RegionTable::Place> RegionTable::find_writable(PdId domain, Key key) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = find_region(key);
+  if (!entry) return std::nullopt;
+  const Region& region = region_at((*entry)->place());
+  if (region.domain != domain || !proto::allows(region.access, Access::remote_write)) return std::nullopt;
+  return Place{region.memory, region.bytes, region.iova};
+}
+
 MemoryStatus RegionTable::enter_briefly(PdId domain, Key key, std::uint64_t address, std::uint64_t length,
                                         Access need, RegionUse& use) {
   const std::uint32_t place = keys_.find(key);
@@ -190,7 +211,7 @@ MemoryStatus RegionTable::write(PdId domain, Key key, std::uint64_t address, Byt
   if (const auto status = enter_briefly(domain, key, address, data.size(), need, use);
       status != MemoryStatus::ok)
     return status;
-  return copy_guarded(use.bytes(), data.data(), data.size()) ? MemoryStatus::ok : MemoryStatus::fault;
+  return write_guarded(use.bytes(), data) ? MemoryStatus::ok : MemoryStatus::fault;
 }
 
 MemoryStatus RegionTable::read(PdId domain, Key key, std::uint64_t address, MutableBytes out, Access need) {

@@ -83,6 +83,13 @@ class RegionTable final : public proto::Memory {
   Result<PdId> remove(Key key);
   // Returns when nobody copies by the old rules any more; the domain that it had.
   Result<PdId> change(Key key, const RegionChange& change);
+  // What a peer of this domain may write to by this key, if it is a region's.
+  struct Place {
+    std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t iova = 0;
+  };
+  std::optional<Place> find_writable(PdId domain, Key key);
   std::uint32_t size() const { return size_.load(std::memory_order_relaxed); }
 
   Result<Key> add_window(PdId domain, WindowType type);

@@ -49,7 +49,7 @@ bool copies_payload(const proto::TxDesc& desc) {
 TxBatch::TxBatch(port::Port& port, RegionTable& regions, CardCounters& counters)
     : port_(port), regions_(regions), counters_(counters), packets_(max_packets), descs_(max_packets) {}
 
-bool TxBatch::add(QueuePair& qp, std::unique_lock<std::mutex>& lock, std::size_t quota, TimePoint now,
+bool TxBatch::add(QueuePair& qp, std::unique_lock<BriefLock>& lock, std::size_t quota, TimePoint now,
                   std::size_t& payload_bytes) {
   const std::span descs = std::span(descs_).subspan(desc_count_).first(std::min(quota, room()));
   const std::size_t polled = qp.protocol.poll_transmit(now, descs);

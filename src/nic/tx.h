@@ -28,7 +28,7 @@ class TxBatch {
   // Takes up to `quota` packets of the queue pair. When there are any, the batch keeps `lock` (on
   // qp.mutex) until flush(), because descriptors refer into the queue pair, and returns how many
   // payload bytes they carry in `payload_bytes`. False when there was nothing to send.
-  bool add(QueuePair& qp, std::unique_lock<std::mutex>& lock, std::size_t quota, TimePoint now,
+  bool add(QueuePair& qp, std::unique_lock<BriefLock>& lock, std::size_t quota, TimePoint now,
            std::size_t& payload_bytes);
 
   // Sends everything and tells each queue pair what became of it; then calls after(qp) while
@@ -63,7 +63,7 @@ class TxBatch {
   // became packets from `first_packet` on. When built < polled, the next could not be read.
   struct Share {
     QueuePair* qp = nullptr;
-    std::unique_lock<std::mutex> lock;
+    std::unique_lock<BriefLock> lock;
     std::size_t first_desc = 0, polled = 0, first_packet = 0, built = 0;
   };
 

@@ -258,6 +258,13 @@ QueuePair::Step QueuePair::step_local(TimePoint now) {
 }
 
 bool QueuePair::has_local_work() const { return parts_->local && parts_->local->has_work(); }
+bool QueuePair::may_write_directly() const { return parts_->local && parts_->local->may_write_directly(); }
+void QueuePair::note_direct_write(std::uint32_t bytes) { parts_->local->note_direct(bytes); }
+PostResult QueuePair::complete_direct_write(const SendWr& request, std::uint32_t bytes) {
+  const PostResult result = parts_->operations.post_send(request);
+  if (result == PostResult::ok) parts_->local->complete_directly(bytes);
+  return result;
+}
 bool QueuePair::take_waited_for() { return std::exchange(parts_->waited_for, false); }
 bool QueuePair::take_published() { return std::exchange(parts_->published, false); }
 void QueuePair::lose_local_peer(TimePoint now) {

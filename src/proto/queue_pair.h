@@ -174,6 +174,11 @@ class QueuePair {
   Step step_local(TimePoint now);
   // Whether step_local would find anything: from any thread, as a hint.
   bool has_local_work() const;
+  // Whether a WRITE may be executed by whoever posts it: every operation before it has been.
+  bool may_write_directly() const;
+  // It has been. One that asks for a completion gets it; refused as by post_send().
+  void note_direct_write(std::uint32_t bytes);
+  PostResult complete_direct_write(const SendWr& request, std::uint32_t bytes);
   // True once after a receive request was posted that a request of the peer has waited for.
   bool take_waited_for();
   // True once after a post has put something where the peer sees it.

@@ -7,6 +7,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
 #include <memory>
 #include <string>
 
@@ -39,6 +40,14 @@ class Provider {
   virtual ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t bytes, int access) = 0;
   virtual int dereg_mr(ibv_mr* mr) = 0;
 
+  // Memory that is best for peers to WRITE short messages to: zeroed whole pages, one piece for each peer.
+  // nullptr, and errno 0: any memory is as good. Deregister it before freeing it.
+  virtual void* allocate_memory(ibv_context*, std::size_t) {
+    errno = 0;
+    return nullptr;
+  }
+  virtual int free_memory(ibv_context*, void*) { return EINVAL; }
+
   virtual ibv_comp_channel* create_comp_channel(ibv_context* context) = 0;
   virtual int destroy_comp_channel(ibv_comp_channel* channel) = 0;
   virtual ibv_cq* create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
@@ -53,6 +62,9 @@ class Provider {
   virtual int destroy_qp(ibv_qp* qp) = 0;
   // Does data of one WRITE land in address order (so that a flag behind it may be polled)?
   virtual int query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode op, std::uint32_t flags) = 0;
+  // Of a WRITE of at most one page: does its last word (8 bytes, aligned) land last, and fast enough for the
+  // receiver to look for it? To be asked once messages have gone both ways.
+  virtual bool writes_last_word_last(ibv_qp* qp) { return query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0) == 1; }
 };
 
 // The software card behind struct ibv_*. `card` outlives the provider.

@@ -55,7 +55,10 @@ Result<void> Connections::create_objects(ibv_context* context) {
   slots_.resize(slot_bytes_per_peer() * peers_.size());
   BEELINE_TRY(slots_region_, register_memory(slots_.data(), slots_.size(), IBV_ACCESS_LOCAL_WRITE));
   for (int peer = 0; peer <= peer_count; ++peer)
-    if (Rank{peer} != rank_) BEELINE_TRY_VOID(create_peer(Rank{peer}, mtu_bytes));
+    if (Rank{peer} != rank_) {
+      BEELINE_TRY_VOID(create_peer(Rank{peer}, mtu_bytes));
+      BEELINE_TRY_VOID(create_mailbox(context, peers_[static_cast<std::size_t>(peer)]));
+    }
   return {};
 }
 
@@ -94,6 +97,7 @@ Result<void> Connections::create_peer(Rank rank, std::uint32_t mtu_bytes) {
   peer.receive_slots = slots_.data() + index(rank) * slot_bytes_per_peer();
   peer.parcel_slots = peer.receive_slots + std::size_t{receive_depth} * receive_bytes_;
   peer.send_slots = peer.parcel_slots + std::size_t{parcels_in_flight} * receive_bytes_;
+  peer.letter_places = peer.send_slots + std::size_t{send_depth} * message_bytes;
   peer.cookies.resize(send_depth);
   return {};
 }
@@ -146,6 +150,7 @@ Result<void> Connections::post(Rank rank, ibv_send_wr& request) {
     return fail_errno(error, fmt::format("posting to rank {} ({})", rank.value, path(rank)));
   peer.unsignaled = (request.send_flags & IBV_SEND_SIGNALED) != 0 ? 0 : peer.unsignaled + 1;
   ++peer.posted;
+  if (request.opcode != IBV_WR_RDMA_WRITE) peer.last_message = peer.posted;
   return {};
 }
 
@@ -254,7 +259,9 @@ void Connections::handle_send(Rank rank, const ibv_wc& completion, Listener& lis
   Peer& peer = peers_[index(rank)];
   const auto number = static_cast<std::uint32_t>(completion.wr_id);
   peer.retired = number + 1;
-  if (completion.opcode == IBV_WC_RDMA_WRITE) listener.on_written(rank, peer.cookies[number % send_depth]);
+  if (completion.opcode != IBV_WC_RDMA_WRITE) return;
+  if (const std::uint32_t cookie = peer.cookies[number % send_depth]; cookie != no_cookie)
+    listener.on_written(rank, cookie);
 }
 
 Error Connections::broken(Rank peer, const ibv_wc& completion) const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/connections/mailbox.h"
 #include "exec/limits.h"
 #include "exec/message.h"
 #include "verbs/own_address.h"
@@ -21,6 +22,7 @@ struct Parcel {
   std::byte* data = nullptr;
   std::uint32_t bytes = 0;  // at least message_bytes
   std::uint32_t slot = 0;
+  bool is_letter = false;  // `data` is its end in the mailbox, of which nothing is released
 };
 
 // What happens on the connections, in the order of completion.
@@ -43,6 +45,16 @@ struct Write {
   std::uint32_t ticket = 0;
   std::uint32_t cookie = 0;
 };
+
+// Of the device, or any.
+struct FreeMailbox {
+  verbs::Provider* provider = nullptr;  // nullptr: the C library's
+  ibv_context* context = nullptr;
+  void operator()(std::byte* memory) const;
+};
+using MailboxMemory = std::unique_ptr<std::byte, FreeMailbox>;
+
+inline constexpr std::uint32_t no_cookie = UINT32_MAX;  // of a WRITE that nobody hears of
 
 class Connections {
  public:
@@ -69,6 +81,40 @@ class Connections {
   // Its slot is received into again.
   Result<void> release(Rank peer, const Parcel& parcel) { return post_receive(peer, parcel.slot); }
 
+  // ---- letters: short parcels, written straight to where the peer looks for them (mailbox.h)
+
+  // Both ends of every mailbox are known: letters may be sent to whoever sees them in time.
+  Message invitation(Rank peer) const;
+  void accept(Rank peer, const Message& invitation);
+  void open_mailboxes();
+  bool has_mailboxes() const { return has_mailboxes_; }
+
+  bool may_get_letters(Rank peer) const { return peers_[index(peer)].letters_open; }
+  // Not while a message is under way: the letter would have to wait behind it, and its receiver would not be
+  // woken in time.
+  bool takes_letter(Rank peer, std::uint32_t payload) const {
+    return payload <= letter_payload && is_quiet(peers_[index(peer)]);
+  }
+  // Where to put the payload of the next one together; null when there is no room now. Then it is sent.
+  std::byte* letter_place(Rank peer, std::uint32_t payload);
+  Result<void> send_letter(Rank peer, std::uint32_t payload, const Postmark& mark,
+                           std::uint64_t sequence);
+  // Where the peer's letter of this call ends, whether or not it is there.
+  std::byte* letter_from(Rank peer, std::uint64_t sequence) const {
+    return letter_end(peers_[index(peer)].mailbox.get(), sequence);
+  }
+  // The letter of this call (in network byte order) has come.
+  bool has_letter(Rank peer, std::uint64_t sequence, std::uint64_t sequence_be) const {
+    return has_mailboxes_ && sequence_be != 0 && peers_[index(peer)].mailbox != nullptr &&
+           peek(letter_from(peer, sequence) - sizeof sequence_be) == sequence_be;
+  }
+  // Tells the peer that we sleep in this call; false when that cannot be done at once. Whether the peer has
+  // told us.
+  bool say_asleep(Rank peer, std::uint64_t sequence_be);
+  bool is_asleep(Rank peer, std::uint64_t sequence_be) const {
+    return peek(peers_[index(peer)].mailbox.get() + sleeper_offset) == sequence_be;
+  }
+
   // Ranks with our address, this one included.
   int ranks_here() const;
   // Why everybody may be silent: empty, or that our own address went away.
@@ -91,6 +137,16 @@ class Connections {
 
  private:
   struct Peer {
+    // What the peer writes to; destroyed after who uses it.
+    MailboxMemory mailbox;
+    verbs::MemoryRegion mailbox_region;
+    std::uint64_t remote_mailbox = 0;
+    std::uint32_t remote_mailbox_key = 0;
+    bool letters_open = false;
+    std::uint32_t last_message = 0;  // the number after the last one that was no letter
+    std::uint32_t letters = 0;  // sent
+    std::array<std::uint32_t, letters_in_flight> letter_numbers{};  // of the send after the place's last one
+    std::byte* letter_places = nullptr;
     verbs::QueuePair qp;
     verbs::QpAddress local, remote;
     std::byte* receive_slots = nullptr;
@@ -116,6 +172,11 @@ class Connections {
   Result<void> create_objects(ibv_context* context);
   Result<void> check_room(ibv_context* context, int entries_per_peer, int peer_count);
   Result<void> create_peer(Rank peer, std::uint32_t mtu_bytes);
+  static bool is_quiet(const Peer& peer) {
+    return peer.letters_open && static_cast<std::int32_t>(peer.retired - peer.last_message) >= 0;
+  }
+  Result<void> create_mailbox(ibv_context* context, Peer& peer);
+  Result<void> write_to_mailbox(Rank peer, const std::byte* from, std::uint32_t bytes, std::uint64_t offset);
   std::byte* next_parcel(const Peer& peer, std::uint32_t bytes) {
     return bytes <= peer.inline_bytes
                ? inline_parcel_.data()
@@ -123,7 +184,7 @@ class Connections {
   }
   std::size_t slot_bytes_per_peer() const {
     return std::size_t{receive_depth + parcels_in_flight} * receive_bytes_ +
-           std::size_t{send_depth} * message_bytes;
+           std::size_t{send_depth} * message_bytes + letters_in_flight * letter_bytes;
   }
   Result<void> post_receive(Rank peer, std::uint32_t slot);
   Result<void> post(Rank peer, ibv_send_wr& request);
@@ -138,6 +199,7 @@ class Connections {
   Rank rank_;
   const std::uint32_t receive_bytes_;                           // of a slot for what arrives
   std::array<std::byte, inline_bytes_wanted> inline_parcel_{};  // copied by the card when it is posted
+  bool has_mailboxes_ = false;
   // Destroyed from the bottom: queue pairs before what they use.
   std::vector<std::byte> slots_;  // per peer: what arrives, messages that leave, parcels that leave
   verbs::ProtectionDomain pd_;

@@ -52,8 +52,8 @@ Result<std::vector<std::byte>> nothing_if(const Result<void>& outcome) {
 // Waits for everybody's probe.
 class Probes : public Listener {
  public:
-  Probes(int size, Rank rank, std::uint32_t communicator)
-      : seen_(static_cast<std::size_t>(size), false), communicator_(communicator) {
+  Probes(Connections& connections, int size, Rank rank, std::uint32_t communicator)
+      : connections_(connections), seen_(static_cast<std::size_t>(size), false), communicator_(communicator) {
     seen_[static_cast<std::size_t>(rank.value)] = true;
   }
   bool complete() const { return !missing(); }
@@ -65,10 +65,12 @@ class Probes : public Listener {
   const std::optional<Error>& error() const { return error_; }
 
   void on_message(Rank peer, const Message& message) override {
-    if (message.kind == MessageKind::probe && message.call.communicator == communicator_)
+    if (message.kind == MessageKind::probe && message.call.communicator == communicator_) {
       seen_[static_cast<std::size_t>(peer.value)] = true;
-    else
+      connections_.accept(peer, message);
+    } else {
       on_broken(peer, {Errc::protocol, fmt::format("rank {} did not begin with a probe", peer.value)});
+    }
   }
   void on_parcel(Rank peer, const Parcel&) override { on_data(peer, 0, 0); }
   void on_data(Rank peer, std::uint32_t, std::uint32_t) override {
@@ -80,6 +82,7 @@ class Probes : public Listener {
   }
 
  private:
+  Connections& connections_;
   std::vector<bool> seen_;
   std::uint32_t communicator_;
   std::optional<Error> error_;
@@ -98,6 +101,7 @@ class Establishment {
     BEELINE_TRY(auto ready, exchange(control_, rank_, nothing_if(connected), left()));
     const auto probed = probe_all(connections);
     BEELINE_TRY(auto done, exchange(control_, rank_, nothing_if(probed), left()));
+    connections.open_mailboxes();
     return created;
   }
 
@@ -134,10 +138,12 @@ class Establishment {
   }
 
   Result<void> probe_all(Connections& connections) const {
-    Message probe{.kind = MessageKind::probe};
-    probe.call.communicator = terms_.communicator;
-    BEELINE_TRY_VOID(for_each_peer([&](Rank peer) { return connections.send(peer, probe, true); }));
-    Probes probes(terms_.size, rank_, terms_.communicator);
+    BEELINE_TRY_VOID(for_each_peer([&](Rank peer) {
+      Message probe = connections.invitation(peer);
+      probe.call.communicator = terms_.communicator;
+      return connections.send(peer, probe, true);
+    }));
+    Probes probes(connections, terms_.size, rank_, terms_.communicator);
     const auto finished = [&] {
       bool sent = true;
       for (int peer = 0; peer < terms_.size; ++peer) sent = sent && connections.all_sent(Rank{peer});

@@ -15,6 +15,12 @@ namespace {
 constexpr Duration yield_for = 300us;
 // While things move, clock and peers are looked at all the same, once in so many steps.
 constexpr unsigned steps_between_looks = 256;
+// Letters are seen without the card's help: it is asked only after so many looks.
+constexpr unsigned glances_per_poll = 16;
+// With as many looks in between, polling takes the longer.
+constexpr unsigned polls_per_poll_with_letters = 8;
+// Whoever sends one knows that we sleep (mailbox.h), if the device is quick; and if not, sleep is short.
+constexpr Duration sleep_for_letters = 10ms, sleep_unknown = 1ms;
 // Calls of this size are worth waking the progress thread for, in case their caller does not wait yet.
 constexpr std::size_t worth_waking = std::size_t{64} * 1024;
 
@@ -96,10 +102,13 @@ void Progress::begin_submitted(const WorkState& work) {
 void Progress::drive_for(const WorkState& work, TimePoint deadline) {
   Idle idle;
   while (true) {
-    const bool moved = step();
+    const bool glanced = glances();
+    const bool moved = glanced ? advance() : step();
     if (work.done() || inbox_.stop_requested()) return;
     if (moved)
       idle = {};
+    else if (glanced)
+      continue;
     else if (!rest(idle, deadline, Seat::Sleeper::waiter))
       return;
   }
@@ -119,10 +128,17 @@ void Progress::hand_over() {
   if (inbox_.pending() != 0 && thread_naps_) bell_.ring();
 }
 
+// Is it enough to look for a letter this time?
+bool Progress::glances() {
+  return current_ && !verdict_ && !suspicion_ && !failed_ && small_.waits_for_letters() &&
+         ++glances_ % glances_per_poll != 0;
+}
+
 // Was there anything to do?
 bool Progress::step() {
   if (inbox_.has_abort()) take_abort();
   if (failed_) return false;
+  if (current_) note(small_.wake_sleepers());
   const bool polled = connections_->poll(*this) > 0;
   if (verdict_ || suspicion_ || ++steps_ % steps_between_looks == 0) check_health(monotonic_now());
   if (failed_ || suspicion_) return polled;
@@ -140,7 +156,7 @@ void Progress::take_abort() {
 
 // False when the deadline has passed.
 bool Progress::rest(Idle& idle, TimePoint deadline, Seat::Sleeper who) {
-  if (++idle.polls <= spins_) return true;
+  if (++idle.polls <= (small_.waits_for_letters() ? spins_ / polls_per_poll_with_letters : spins_)) return true;
   const TimePoint now = monotonic_now();
   check_health(now);
   if (now >= deadline) return false;
@@ -155,7 +171,7 @@ bool Progress::rest(Idle& idle, TimePoint deadline, Seat::Sleeper who) {
 void Progress::sleep(TimePoint deadline, Seat::Sleeper who) {
   if (failed_) return;
   note(connections_->arm());
-  if (connections_->poll(*this) > 0 || verdict_) return;
+  if (connections_->poll(*this) > 0 || verdict_ || small_.prepare_to_sleep()) return;
   seat_->falls_asleep(who);
   const bool wanted = inbox_.has_abort() || inbox_.stop_requested() ||
                       (who == Seat::Sleeper::thread && seat_->somebody_waits());
@@ -174,6 +190,7 @@ int Progress::sleep_ms(TimePoint deadline) const {
   const TimePoint now = monotonic_now();
   Duration longest = 1s;
   if (suspicion_) longest = 10ms;
+  if (small_.waits_for_letters()) longest = small_.all_know_that_we_sleep() ? sleep_for_letters : sleep_unknown;
   const auto shorten = [&](TimePoint next) { longest = std::clamp<Duration>(next - now, 1ms, longest); };
   if (deadline != TimePoint::never()) shorten(deadline);
   if (current_ && current_->started != TimePoint{})

@@ -26,6 +26,8 @@ void Progress::check_health(TimePoint now) {
     fail_all(with_context(*cause), *cause);
     return;
   }
+  if (current_ && !current_->is_small && !verdict_)
+    if (auto difference = small_.difference(current_->fingerprint)) verdict_ = std::move(*difference);
   if (current_ && !suspicion_) check_patience(now);
 }
 

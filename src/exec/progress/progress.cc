@@ -160,7 +160,7 @@ Result<void> Progress::hear(Rank peer, const Message& message) {
     case MessageKind::call: {
       recorder_.record(monotonic_now(), "peer made call", peer, message.call.sequence);
       BEELINE_TRY_VOID(check_way(peer, message));
-      roll_call_.catch_up(peer, small_.last_from(peer));
+      roll_call_.catch_up(peer, small_.last_from(peer, message.call.sequence - 1));
       BEELINE_TRY_VOID(roll_call_.hear(peer, message.call));
       latest_announced_ = std::max(latest_announced_, message.call.sequence);
       if (!current_ || current_->is_small) return {};
@@ -172,7 +172,7 @@ Result<void> Progress::hear(Rank peer, const Message& message) {
         return fail(Errc::protocol, "rank {} asks for data of its call {}, which rank {} has completed",
                     peer.value, message.call.sequence, options_.rank.value);
       BEELINE_TRY_VOID(check_way(peer, message));
-      roll_call_.catch_up(peer, small_.last_from(peer));
+      roll_call_.catch_up(peer, small_.last_from(peer, message.call.sequence - 1));
       roll_call_.overhear(peer, message.call);
       latest_announced_ = std::max(latest_announced_, message.call.sequence);
       return run_.on_advert(peer, message);
@@ -180,6 +180,8 @@ Result<void> Progress::hear(Rank peer, const Message& message) {
       departed_[place(peer)] = message.call.sequence;
       anybody_departed_ = true;
       return check_departed();
+    case MessageKind::wake:
+      return {};  // a letter of it is there
     case MessageKind::probe:
     case MessageKind::parcel:
       break;

@@ -51,6 +51,7 @@ class Progress : private Listener, private Driver {
   struct Idle;
   void drive_for(const WorkState& work, TimePoint deadline) override;
   void hand_over() override;
+  bool glances();
   bool step();
   bool can_begin_at_once() const;
   void begin_submitted(const WorkState& work);
@@ -124,6 +125,7 @@ class Progress : private Listener, private Driver {
 
   TimePoint next_control_check_, busy_since_;
   const unsigned spins_;                // how often to look before letting others have the processor
+  unsigned glances_ = 0;
   unsigned steps_ = 0;                  // since the last look at clock and peers
   std::shared_ptr<WorkState> at_once_;  // of calls that nobody else holds a work of
   std::atomic<std::uint64_t> operations_{0}, bytes_sent_{0}, bytes_received_{0};

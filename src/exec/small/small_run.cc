@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "exec/kernels/kernels.h"
 #include "exec/small/header.h"
@@ -21,6 +22,12 @@ std::size_t most_carried(coll::Algorithm algorithm, int size) {
   int last_distance = 1;
   while (last_distance * 2 < size) last_distance *= 2;
   return static_cast<std::size_t>(std::max(last_distance / 2, size - last_distance));
+}
+
+std::uint64_t in_network_order(std::uint64_t sequence) {
+  std::uint64_t swapped = 0;
+  store_be64(reinterpret_cast<std::byte*>(&swapped), sequence);
+  return swapped;
 }
 
 }  // namespace
@@ -60,13 +67,15 @@ Result<void> SmallRun::begin(const Call& call, const Fingerprint& fingerprint) {
   BEELINE_TRY(Known* const known, find(call, fingerprint));
   header_ = known->header;
   store_sequence(header_, fingerprint.sequence);
+  mark_ = Postmark::of(header_);
   bases_[Program::input] = static_cast<std::byte*>(const_cast<void*>(call.send));
   bases_[Program::output] = static_cast<std::byte*>(call.receive);
   bases_[Program::partial] = partial_.data();
   program_ = &known->program;
   next_ = 0;
   for (const Instruction& instruction : program_->instructions)
-    if (instruction.kind == Kind::await && has(instruction.peer)) BEELINE_TRY_VOID(check(instruction.peer));
+    if (instruction.kind == Kind::await && has_taken(instruction.peer))
+      BEELINE_TRY_VOID(check(instruction.peer));
   return {};
 }
 
@@ -97,12 +106,13 @@ Result<const Script*> SmallRun::script_for(const Call& call) {
 }
 
 Result<void> SmallRun::end() {
+  BEELINE_TRY_VOID(wake_sleepers());
   const Program& over = *program_;
   program_ = nullptr;
   for (const Instruction& instruction : over.instructions) {
     if (instruction.kind != Kind::await) continue;
     const Parcel& parcel = senders_[index(instruction.peer)].parcels[fingerprint_.sequence % 2];
-    BEELINE_TRY_VOID(connections_.release(instruction.peer, parcel));
+    if (!parcel.is_letter) BEELINE_TRY_VOID(connections_.release(instruction.peer, parcel));
   }
   return {};
 }
@@ -127,13 +137,31 @@ Result<void> SmallRun::on_parcel(Rank peer, const Parcel& parcel, const Fingerpr
   return {};
 }
 
-bool SmallRun::has(Rank peer) const {
-  return senders_[index(peer)].sequences[fingerprint_.sequence % 2] == fingerprint_.sequence;
+// What is in the mailbox counts as arrived from here on.
+void SmallRun::take_letter(Rank peer, std::uint64_t sequence) {
+  Sender& sender = senders_[index(peer)];
+  sender.last = std::max(sender.last, sequence);
+  sender.sequences[sequence % 2] = sequence;
+  sender.parcels[sequence % 2] = {.data = connections_.letter_from(peer, sequence), .is_letter = true};
+}
+
+std::uint64_t SmallRun::last_from(Rank peer, std::uint64_t before) {
+  if (connections_.has_letter(peer, before, in_network_order(before))) take_letter(peer, before);
+  return senders_[index(peer)].last;
+}
+
+MessageBuffer SmallRun::header_of(const Parcel& parcel) {
+  if (parcel.is_letter) return Postmark::before(parcel.data).header();
+  MessageBuffer header;
+  std::memcpy(header.data(), parcel.data, message_bytes);
+  return header;
 }
 
 // The same call, and what the plan expects, before a byte of it is used.
 Result<void> SmallRun::check(Rank peer) const {
   const Parcel& parcel = senders_[index(peer)].parcels[fingerprint_.sequence % 2];
+  if (parcel.is_letter)  // as long as what was called says, which makes it as long as expected
+    return Postmark::before(parcel.data).same_call(mark_) ? Result<void>{} : explain(peer, parcel);
   if (!same_header(parcel.data, header_)) return explain(peer, parcel);
   for (const Instruction& instruction : program_->instructions) {
     if (instruction.kind != Kind::await || instruction.peer != peer) continue;
@@ -146,18 +174,20 @@ Result<void> SmallRun::check(Rank peer) const {
 }
 
 Result<void> SmallRun::explain(Rank peer, const Parcel& parcel) const {
-  const auto message = decode(Bytes(parcel.data, message_bytes));
+  const auto message = decode(header_of(parcel));
   if (!message || message->call == fingerprint_)
     return fail(Errc::protocol,
                 "rank {} sent a message that makes no sense: do all ranks run the same version?", peer.value);
   return tl::unexpected<Error>(mismatch(rank_, fingerprint_, peer, message->call));
 }
 
-std::optional<Error> SmallRun::difference(const Fingerprint& call) const {
+std::optional<Error> SmallRun::difference(const Fingerprint& call) {
+  const std::uint64_t sequence_be = in_network_order(call.sequence);
   for (int rank = 0; rank < size_; ++rank) {
+    if (connections_.has_letter(Rank{rank}, call.sequence, sequence_be)) take_letter(Rank{rank}, call.sequence);
     const Sender& sender = senders_[static_cast<std::size_t>(rank)];
     if (sender.sequences[call.sequence % 2] != call.sequence) continue;
-    const auto message = decode(Bytes(sender.parcels[call.sequence % 2].data, message_bytes));
+    const auto message = decode(header_of(sender.parcels[call.sequence % 2]));
     if (message && message->call != call) return mismatch(rank_, call, Rank{rank}, message->call);
     return Error{Errc::protocol, fmt::format("rank {} treats call {} as a small one, rank {} does not", rank,
                                              call.sequence, rank_.value)};
@@ -191,24 +221,69 @@ Result<bool> SmallRun::advance() {
   return next_ != before;
 }
 
+void SmallRun::gather(const Instruction& send, std::byte* to) const {
+  for (std::uint32_t i = send.first_part; i < send.first_part + send.parts; ++i) {
+    const Program::Part& part = program_->parts[i];
+    std::memcpy(to + part.in_parcel, at(part.here), part.bytes);
+  }
+}
+
+Result<bool> SmallRun::send_letter(const Instruction& send) {
+  std::byte* const place = connections_.letter_place(send.peer, send.bytes);
+  if (place == nullptr) return false;
+  gather(send, place);
+  bytes_sent_ += send.bytes;
+  BEELINE_TRY_VOID(connections_.send_letter(send.peer, send.bytes, mark_, fingerprint_.sequence));
+  letters_unchecked_ = true;
+  return true;
+}
+
+// A peer that sleeps looks only when it is woken. It says that it sleeps before it looks for the last time, and
+// we look whether it does after the letter is there: one of the two sees the other. Not at once, because this
+// waits until the letter has arrived.
+Result<void> SmallRun::wake_sleepers() {
+  if (!std::exchange(letters_unchecked_, false)) return {};
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (std::size_t i = 0; i < next_; ++i) {
+    const Instruction& send = program_->instructions[i];
+    if (send.kind != Kind::send || !connections_.may_get_letters(send.peer)) continue;
+    if (connections_.is_asleep(send.peer, mark_.sequence) && connections_.has_room(send.peer))
+      BEELINE_TRY_VOID(connections_.send(send.peer, {.kind = MessageKind::wake, .call = fingerprint_}, true));
+  }
+  return {};
+}
+
+bool SmallRun::prepare_to_sleep() {
+  if (!waits_for_letters()) return false;
+  const std::vector<Rank> missing = silent();
+  all_know_that_we_sleep_ = true;
+  for (const Rank peer : missing)
+    if (!connections_.say_asleep(peer, mark_.sequence)) all_know_that_we_sleep_ = false;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return std::any_of(missing.begin(), missing.end(), [&](Rank peer) { return has(peer); });
+}
+
 Result<bool> SmallRun::send(const Instruction& send) {
+  if (connections_.takes_letter(send.peer, send.bytes)) return send_letter(send);
   const std::uint32_t bytes = static_cast<std::uint32_t>(message_bytes) + send.bytes;
   std::byte* const slot = connections_.parcel_slot(send.peer, bytes);
   if (slot == nullptr) return false;
   write_header(slot, header_);
-  for (std::uint32_t i = send.first_part; i < send.first_part + send.parts; ++i) {
-    const Program::Part& part = program_->parts[i];
-    std::memcpy(slot + message_bytes + part.in_parcel, at(part.here), part.bytes);
-  }
+  gather(send, slot + message_bytes);
   bytes_sent_ += send.bytes;
   BEELINE_TRY_VOID(connections_.send_parcel(send.peer, bytes));
   return true;
 }
 
 Result<bool> SmallRun::await(const Instruction& await) {
-  if (!has(await.peer)) return false;
+  if (!has_taken(await.peer)) {
+    if (!has_letter(await.peer)) return false;
+    take_letter(await.peer, fingerprint_.sequence);
+    BEELINE_TRY_VOID(check(await.peer));
+  }
   const Parcel& parcel = senders_[index(await.peer)].parcels[fingerprint_.sequence % 2];
-  std::byte* const payload = parcel.data + message_bytes;
+  std::byte* const payload =
+      parcel.is_letter ? parcel.data - postmark_bytes - await.bytes : parcel.data + message_bytes;
   bases_[Program::parcels + index(await.peer)] = payload;
   for (std::uint32_t i = await.first_part; i < await.first_part + await.parts; ++i) {
     const Program::Part& part = program_->parts[i];

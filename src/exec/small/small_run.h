@@ -31,17 +31,30 @@ class SmallRun {
   bool complete() const { return program_ != nullptr && next_ == program_->instructions.size(); }
   // Gives the slots back. The caller's memory has not been known to anybody but this rank at any time.
   Result<void> end();
-  void abandon() { program_ = nullptr; }
+  void abandon() {
+    program_ = nullptr;
+    letters_unchecked_ = false;
+  }
 
   // ---- what arrives, also between calls. `now` is the call under way, or the last one.
 
   Result<void> on_parcel(Rank peer, const Parcel& parcel, const Fingerprint& now, bool under_way);
-  // The last call that a peer has sent a parcel of.
-  std::uint64_t last_from(Rank peer) const { return senders_[index(peer)].last; }
+  // The last call that a peer has sent a parcel of, at least if that is the call `before` one that it announces.
+  std::uint64_t last_from(Rank peer, std::uint64_t before);
   // A peer that sent a parcel of this call, which travels another way here.
-  std::optional<Error> difference(const Fingerprint& call) const;
+  std::optional<Error> difference(const Fingerprint& call);
 
   // ---- for warnings and statistics
+
+  // Wakes those that sleep though a letter of this call has gone to them. Now and then while it is under way.
+  Result<void> wake_sleepers();
+  // Before this rank sleeps: those it waits for are told, so that they wake it. True when there is no reason
+  // to sleep any more.
+  bool prepare_to_sleep();
+  // Nor is it wise to sleep for long: somebody may not know.
+  bool all_know_that_we_sleep() const { return all_know_that_we_sleep_; }
+  // A letter may come, which nothing but looking tells.
+  bool waits_for_letters() const { return program_ != nullptr && connections_.has_mailboxes(); }
 
   // Whose parcel is missing, the surest first.
   std::vector<Rank> silent() const;
@@ -70,8 +83,18 @@ class SmallRun {
   Result<const Script*> script_for(const Call& call);
   Result<void> check(Rank peer) const;
   Result<void> explain(Rank peer, const Parcel& parcel) const;
-  bool has(Rank peer) const;
+  bool has_taken(Rank peer) const {
+    return senders_[index(peer)].sequences[fingerprint_.sequence % 2] == fingerprint_.sequence;
+  }
+  bool has_letter(Rank peer) const {
+    return connections_.has_letter(peer, fingerprint_.sequence, mark_.sequence);
+  }
+  bool has(Rank peer) const { return has_taken(peer) || has_letter(peer); }
+  void take_letter(Rank peer, std::uint64_t sequence);
+  static MessageBuffer header_of(const Parcel& parcel);
+  void gather(const Instruction& send, std::byte* to) const;
   Result<bool> send(const Instruction& send);
+  Result<bool> send_letter(const Instruction& send);
   Result<bool> await(const Instruction& await);
   void reduce(const Instruction& reduce);
   std::byte* at(Program::Place place) const { return bases_[place.base] + place.offset; }
@@ -89,7 +112,10 @@ class SmallRun {
   RedOp redop_ = RedOp::sum;
   const Program* program_ = nullptr;  // null between calls
   std::size_t next_ = 0;
-  MessageBuffer header_{};         // of this call: what every parcel begins with
+  bool all_know_that_we_sleep_ = false;
+  bool letters_unchecked_ = false;  // some have gone, and nobody has looked whether their receivers sleep
+  MessageBuffer header_{};         // of this call: what every parcel begins with,
+  Postmark mark_;                  // and every letter ends with
   std::vector<std::byte*> bases_;  // see Program::Base
   std::vector<std::byte> partial_;
   std::vector<Sender> senders_;  // by rank

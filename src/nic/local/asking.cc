@@ -170,6 +170,7 @@ void LocalLane::activate(QueuePair& qp, int side, TimePoint now) {
   attachment.rings.close_file();
   attachment.ask_again = attachment.give_up = TimePoint::never();
   attachment.active = true;
+  attachment.direct.begin(*static_cast<proto::local::SharedPair*>(attachment.rings.data()), side);
   qp.protocol.take_local(*static_cast<proto::local::SharedPair*>(attachment.rings.data()), side,
                          *attachment.link);
   const auto step = qp.protocol.step_local(now);
@@ -181,6 +182,8 @@ void LocalLane::activate(QueuePair& qp, int side, TimePoint now) {
 void LocalLane::handle(const std::shared_ptr<Link>& link, Link::Received& received, TimePoint now) {
   const Message& message = received.message;
   if (message.kind == Kind::answer) return handle_answer(message, now);
+  if (message.kind == Kind::want) return handle_want(link, message);
+  if (message.kind == Kind::grant) return handle_grant(link, message, std::move(received.file));
   if (message.kind != Kind::ask) return;
   Message answer;
   answer.kind = Kind::answer;

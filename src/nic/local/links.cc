@@ -40,7 +40,7 @@ bool add_to(int epoll, int descriptor, std::uint64_t tag) {
 }  // namespace
 
 Result<std::unique_ptr<LocalLane>> LocalLane::create(port::Slot slot, Lane rule, Engine& engine,
-                                                     port::Port& port) {
+                                                     port::Port& port, SharedAllocations& allocations) {
   Descriptor listener = make_socket(), epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!listener || !epoll) return fail_errno(errno, "cannot make the sockets of the local lane");
   const AbstractName name = name_of(slot.value);
@@ -49,7 +49,7 @@ Result<std::unique_ptr<LocalLane>> LocalLane::create(port::Slot slot, Lane rule,
   if (!add_to(epoll.get(), listener.get(), listener_tag) || !add_to(port.wait_descriptor(), epoll.get(), 0))
     return fail_errno(errno, "cannot watch the sockets of the local lane");
   return std::unique_ptr<LocalLane>(
-      new LocalLane(slot, rule, engine, port, std::move(listener), std::move(epoll)));
+      new LocalLane(slot, rule, engine, port, allocations, std::move(listener), std::move(epoll)));
 }
 
 // nullptr when there is no such process of our user, or it does not know this lane.

@@ -6,12 +6,13 @@
 
 namespace beeline::nic::local {
 
-LocalLane::LocalLane(port::Slot slot, Lane rule, Engine& engine, port::Port& port, Descriptor listener,
-                     Descriptor epoll)
+LocalLane::LocalLane(port::Slot slot, Lane rule, Engine& engine, port::Port& port,
+                     SharedAllocations& allocations, Descriptor listener, Descriptor epoll)
     : slot_(slot),
       rule_(rule == Lane::local ? proto::LaneRule::local : proto::LaneRule::automatic),
       engine_(engine),
       port_(port),
+      allocations_(allocations),
       listener_(std::move(listener)),
       epoll_(std::move(epoll)),
       witness_(std::make_unique<std::uint64_t>(secure_random())) {}
@@ -48,6 +49,7 @@ void LocalLane::remove(QueuePair& qp) {
 
 void LocalLane::detach(QueuePair& qp) {
   if (qp.local == nullptr) return;
+  qp.local->direct.revoke();
   qp.protocol.leave_local();
   Attachment& attachment = *qp.local;
   asks_.erase(attachment.ask_id);
@@ -64,6 +66,7 @@ void LocalLane::detach(QueuePair& qp) {
 
 void LocalLane::settle(QueuePair& qp, TimePoint now) {
   if (qp.local == nullptr || !qp.local->active) return;
+  if (qp.protocol.state() == proto::QpState::err) qp.local->direct.revoke();
   deliver_completions(qp, now);
   if (qp.protocol.take_published()) qp.local->link->wake_peer();
   const std::int64_t due = qp.protocol.next_local_timeout().ns;
@@ -193,7 +196,10 @@ void LocalLane::abandon_after_fork() {
   listener_.reset();
   epoll_.reset();
   for (const auto& [id, link] : links_) link->abandon();
-  for (QueuePair* qp : attached_) qp->local->rings.abandon();
+  for (QueuePair* qp : attached_) {
+    qp->local->rings.abandon();
+    qp->local->direct.abandon_after_fork();
+  }
 }
 
 }  // namespace beeline::nic::local

@@ -18,7 +18,9 @@
 
 #include "base/config.h"
 #include "nic/engine.h"
+#include "nic/local/direct_writes.h"
 #include "nic/local/link.h"
+#include "nic/local/shared_allocations.h"
 #include "nic/queue_pair.h"
 
 namespace beeline::nic::local {
@@ -34,6 +36,7 @@ struct Attachment {
   // Once it shares memory.
   bool active = false;
   bool more = false;                            // to do at once
+  DirectWrites direct;
   std::atomic<std::int64_t> due_ns{INT64_MAX};  // when it must be looked at, whether or not there is a hint
 };
 
@@ -41,7 +44,7 @@ class LocalLane {
  public:
   // Takes the name "@beeline.local.<slot>".
   static Result<std::unique_ptr<LocalLane>> create(port::Slot slot, Lane rule, Engine& engine,
-                                                   port::Port& port);
+                                                   port::Port& port, SharedAllocations& allocations);
   ~LocalLane();
   LocalLane(const LocalLane&) = delete;
   LocalLane& operator=(const LocalLane&) = delete;
@@ -62,6 +65,14 @@ class LocalLane {
   void settle(QueuePair& qp, TimePoint now);
   // Something may be done at once.
   void serve();
+
+  // Executes a WRITE at once, if that can be done by stores into the peer's memory. Under the queue pair's
+  // lock, instead of posting it.
+  bool write_directly(QueuePair& qp, const proto::SendWr& request, RegionTable& regions);
+  // A WRITE was posted: asks for the region, if it is one that might be written to directly. Likewise.
+  void want(QueuePair& qp, const proto::SendWr& request);
+  // A region is gone or has changed: nobody writes there directly when this returns.
+  void revoke(Key key);
 
   // Whether queue pairs use this lane, or want to; and whether poll() is worth it.
   bool is_active() const { return users_.load(std::memory_order_relaxed) != 0; }
@@ -93,8 +104,8 @@ class LocalLane {
   static constexpr std::size_t links_max = 512;
   static constexpr int messages_per_look = 16;
 
-  LocalLane(port::Slot slot, Lane rule, Engine& engine, port::Port& port, Descriptor listener,
-            Descriptor epoll);
+  LocalLane(port::Slot slot, Lane rule, Engine& engine, port::Port& port, SharedAllocations& allocations,
+            Descriptor listener, Descriptor epoll);
 
   // local_lane.cc: rounds
   bool round(bool links_too);
@@ -114,6 +125,12 @@ class LocalLane {
   Verdict judge(const std::shared_ptr<Link>& link, const Message& ask, Descriptor rings, TimePoint now);
   void handle_answer(const Message& answer, TimePoint now);
 
+  // direct.cc: WRITEs past the ring
+  bool execute(QueuePair& qp, const proto::SendWr& request, std::byte* to, RegionTable& regions);
+  void handle_want(const std::shared_ptr<Link>& link, const Message& want);
+  void handle_grant(const std::shared_ptr<Link>& link, const Message& grant, Descriptor file);
+  QueuePair* find_joined(const std::shared_ptr<Link>& link, const Message& message);
+
   // links.cc: connections
   std::shared_ptr<Link> link_to(std::uint8_t slot);
   bool watch(const std::shared_ptr<Link>& link);
@@ -126,6 +143,7 @@ class LocalLane {
   const proto::LaneRule rule_;
   Engine& engine_;
   port::Port& port_;
+  SharedAllocations& allocations_;
   std::mutex mutex_;
   // Under mutex_ from here …
   Descriptor listener_, epoll_;

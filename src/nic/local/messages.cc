@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint32_t magic = 0x4265654C;  // "BeeL"
 // Of the messages and of what is shared (proto/local/shared_pair.h): whoever has another uses the wire.
-constexpr std::uint8_t version = 2;
+constexpr std::uint8_t version = 3;
 
 }  // namespace
 
@@ -26,6 +26,10 @@ MessageBytes encode(const Message& message) {
   std::memcpy(p + 48, message.to_gid.bytes.data(), 16);
   store_be32(p + 64, message.first_psn.value);
   store_be32(p + 68, message.expected_psn.value);
+  store_be32(p + 72, message.key.value);
+  store_be64(p + 80, message.offset);
+  store_be64(p + 88, message.bytes);
+  store_be64(p + 96, message.memory_bytes);
   return bytes;
 }
 
@@ -50,6 +54,10 @@ std::optional<Message> decode(Bytes bytes) {
   std::memcpy(message.to_gid.bytes.data(), p + 48, 16);
   message.first_psn = Psn{load_be32(p + 64) & Psn::mask};
   message.expected_psn = Psn{load_be32(p + 68) & Psn::mask};
+  message.key.value = load_be32(p + 72);
+  message.offset = load_be64(p + 80);
+  message.bytes = load_be64(p + 88);
+  message.memory_bytes = load_be64(p + 96);
   return message;
 }
 

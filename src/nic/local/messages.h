@@ -6,6 +6,8 @@
 //            the connection.
 //   ask      shall this queue pair of mine and that one of yours share the memory that comes with this?
 //   answer   to an ask
+//   want     let me write to the region of this key by myself, from this queue pair of mine
+//   grant    do: it lies in the memory that comes with this
 //   wake     look: there is something new, and you said that you sleep
 #pragma once
 
@@ -20,7 +22,7 @@
 
 namespace beeline::nic::local {
 
-enum class Kind : std::uint8_t { hello = 1, ask, answer, wake };
+enum class Kind : std::uint8_t { hello = 1, ask, answer, want, grant, wake };
 
 enum class Verdict : std::uint8_t {
   accepted = 1,
@@ -33,14 +35,17 @@ enum class Verdict : std::uint8_t {
 struct Message {
   Kind kind{};
   Verdict verdict{};            // of an answer
-  std::uint64_t id = 0;         // of an ask, and its answer; of a hello: the number
-  std::uint64_t address = 0;    // of a hello: where the number lies
-  Qpn from{}, to{};             // of an ask
+  std::uint64_t id = 0;         // of an ask, and its answer; of a hello: the number; of a grant: its number
+  std::uint64_t address = 0;    // of a hello: where the number lies; of a grant: what the region begins with
+  Qpn from{}, to{};             // of an ask, a want and a grant
+  Key key{};                    // of a want and a grant: the region's
+  // Of a grant: the region in the memory that comes with it, and how much that is.
+  std::uint64_t offset = 0, bytes = 0, memory_bytes = 0;
   IpAddress from_gid, to_gid;   // likewise: both must agree about who is connected to whom,
   Psn first_psn, expected_psn;  // and, as packets would have to, about where the asker's and its peer's begin
 };
 
-inline constexpr std::size_t message_bytes = 72;
+inline constexpr std::size_t message_bytes = 104;
 using MessageBytes = std::array<std::byte, message_bytes>;
 
 MessageBytes encode(const Message& message);

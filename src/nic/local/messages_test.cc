@@ -31,6 +31,18 @@ TEST(LaneMessages, ComeOutAsTheyWentIn) {
   EXPECT_EQ(ask->to_gid, an_ask().to_gid);
   EXPECT_EQ(ask->first_psn, an_ask().first_psn);
   EXPECT_EQ(ask->expected_psn, an_ask().expected_psn);
+  Message grant;
+  grant.kind = Kind::grant;
+  grant.key = Key{0xA1B2C3D4};
+  grant.offset = 4096;
+  grant.bytes = 100;
+  grant.memory_bytes = 8192;
+  const auto granted = decode(encode(grant));
+  ASSERT_TRUE(granted);
+  EXPECT_EQ(granted->key, grant.key);
+  EXPECT_EQ(granted->offset, 4096u);
+  EXPECT_EQ(granted->bytes, 100u);
+  EXPECT_EQ(granted->memory_bytes, 8192u);
   Message answer;
   answer.kind = Kind::answer;
   answer.verdict = Verdict::crossed;
@@ -41,7 +53,7 @@ TEST(LaneMessages, OfAnotherVersionSizeOrKindAreRefused) {
   const MessageBytes good = encode(an_ask());
   EXPECT_FALSE(decode(Bytes(good).first(message_bytes - 1)));
   EXPECT_FALSE(decode(Bytes{}));
-  for (const auto& [place, value] : {std::pair{0, 0}, {4, 1}, {5, 0}, {5, 5}, {6, 1}}) {
+  for (const auto& [place, value] : {std::pair{0, 0}, {4, 1}, {5, 0}, {5, 7}, {6, 1}}) {
     MessageBytes bad = good;
     bad[static_cast<std::size_t>(place)] = std::byte{static_cast<std::uint8_t>(value)};
     EXPECT_FALSE(decode(bad)) << place << " " << value;

@@ -13,6 +13,10 @@ class Lane {
 
   // After a post. True if the peer has something new to see.
   bool post(TimePoint now);
+  // WRITEs past the ring: see Requester.
+  bool may_write_directly() const { return requester_.may_write_directly(); }
+  void note_direct(std::uint32_t bytes) { requester_.note_direct(bytes); }
+  void complete_directly(std::uint32_t bytes) { requester_.complete_directly(bytes); }
   // After a receive request was posted. True if a request of the peer has waited for it.
   bool note_receive() { return responder_.note_receive(); }
   // Does what can be done, but no more than a step's worth. True if the peer has something new to see.

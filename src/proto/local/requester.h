@@ -41,6 +41,19 @@ class Requester {
   TimePoint next_timeout() const;
   void handle_timeout(TimePoint now);
 
+  // Everything that was posted has been executed, and more may be: then a WRITE need not go through the ring.
+  bool may_write_directly() const {
+    return operations_.may_begin() && operations_.sends().empty() && filled_ == taken_ && !lost_ && !gone_;
+  }
+  // Such a WRITE has been executed, and is worth no entry in the send queue …
+  void note_direct(std::uint32_t bytes) { bytes_sent_ += bytes; }
+  // … or, as it has one, is complete.
+  void complete_directly(std::uint32_t bytes) {
+    note_direct(bytes);
+    ++sequence_;
+    operations_.complete_send();
+  }
+
   // Nothing that has begun is left.
   bool idle() const { return filled_ == taken_ && offset_ == 0; }
   std::uint64_t bytes_sent() const { return bytes_sent_; }

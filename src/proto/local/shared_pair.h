@@ -99,9 +99,16 @@ struct Direction {
   alignas(4096) std::array<std::array<std::byte, piece_bytes>, slot_count> payloads;
 };
 
+// The gate of memory that one side lets the other write to by itself (nic/local/direct_writes.h).
+struct DirectGate {
+  alignas(64) std::atomic<std::uint32_t> open{0};    // its owner's: which permission is in force; 0: none
+  alignas(64) std::atomic<std::uint32_t> inside{0};  // the other side's: it writes now
+};
+
 // All zero is a fresh one.
 struct SharedPair {
   std::array<SideLine, 2> sides;
+  std::array<DirectGate, 2> gates;
   std::array<Direction, 2> directions;  // of the requests of side 0, of side 1
 };
 

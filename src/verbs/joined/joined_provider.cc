@@ -100,6 +100,13 @@ class JoinedProvider final : public Provider {
   }
   int dereg_mr(ibv_mr* mr) override { return of(mr->context).dereg_mr(mr); }
 
+  void* allocate_memory(ibv_context* context, std::size_t bytes) override {
+    return of(context).allocate_memory(context, bytes);
+  }
+  int free_memory(ibv_context* context, void* memory) override {
+    return of(context).free_memory(context, memory);
+  }
+
   ibv_comp_channel* create_comp_channel(ibv_context* context) override {
     return of(context).create_comp_channel(context);
   }
@@ -126,6 +133,7 @@ class JoinedProvider final : public Provider {
     return of(qp->context).query_qp(qp, attr, mask, init);
   }
   int destroy_qp(ibv_qp* qp) override { return of(qp->context).destroy_qp(qp); }
+  bool writes_last_word_last(ibv_qp* qp) override { return of(qp->context).writes_last_word_last(qp); }
   int query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode op, std::uint32_t flags) override {
     return of(qp->context).query_qp_data_in_order(qp, op, flags);
   }

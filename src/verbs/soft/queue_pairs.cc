@@ -166,6 +166,9 @@ int SoftProvider::destroy_qp(ibv_qp* qp) {
 // Packets are placed in order, but the copy of one packet promises no order of its bytes.
 int SoftProvider::query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
 
+// On the wire it would have to be waited for by polling the card, which sees a message as fast.
+bool SoftProvider::writes_last_word_last(ibv_qp* qp) { return holds(qp) && card_.is_local(mine(qp)->pair); }
+
 ibv_qp_ex* SoftProvider::qp_to_qp_ex(ibv_qp* qp) {
   return holds(qp) && mine(qp)->builder != nullptr ? mine(qp) : nullptr;
 }

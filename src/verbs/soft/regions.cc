@@ -67,6 +67,19 @@ ibv_mr* SoftProvider::reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes, 
   return adopt(std::move(mr), mine(pd)->owner);
 }
 
+void* SoftProvider::allocate_memory(ibv_context* context, std::size_t bytes) {
+  if (!holds(context)) return fail_null<void>(EINVAL);
+  const auto memory = card_.allocate_memory(bytes);
+  if (!memory) return fail_null<void>(note(memory.error()));
+  return *memory;
+}
+
+int SoftProvider::free_memory(ibv_context* context, void* memory) {
+  if (!holds(context)) return EINVAL;
+  const auto freed = card_.free_memory(memory);
+  return freed ? 0 : note(freed.error());
+}
+
 // The region is as it was whenever this fails: the codes for "do not use it any more" are not needed.
 int SoftProvider::rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t bytes, int access) {
   if (!holds(mr) || flags == 0 || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0) return bad_input();

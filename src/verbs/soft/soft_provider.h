@@ -75,6 +75,8 @@ class SoftProvider final : public FullProvider {
                       unsigned access) override;
   int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t bytes, int access) override;
   int dereg_mr(ibv_mr* mr) override;
+  void* allocate_memory(ibv_context* context, std::size_t bytes) override;
+  int free_memory(ibv_context* context, void* memory) override;
   // windows.cc
   ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
   int dealloc_mw(ibv_mw* mw);
@@ -107,6 +109,7 @@ class SoftProvider final : public FullProvider {
   int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) override;
   int destroy_qp(ibv_qp* qp) override;
   int query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode op, std::uint32_t flags) override;
+  bool writes_last_word_last(ibv_qp* qp) override;
   ibv_qp_ex* qp_to_qp_ex(ibv_qp* qp) override;
 
  private:
