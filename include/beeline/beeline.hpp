@@ -221,8 +221,8 @@ class Communicator {
   void run_all_gather(std::span<const T> send, std::span<T> receive, beeline_work** work) {
     detail::require(receive.size() == send.size() * ranks(),
                     "all_gather: receive is size() times as long as send");
-    detail::check(beeline_all_gather(comm_.get(), send.data(), receive.data(), send.size(),
-                                     dtype_of<T>::value, work));
+    detail::check(
+        beeline_all_gather(comm_.get(), send.data(), receive.data(), send.size(), dtype_of<T>::value, work));
   }
   template <class T>
   void run_broadcast(std::span<T> buffer, std::int32_t root, beeline_work** work) {

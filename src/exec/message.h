@@ -37,7 +37,7 @@ struct Message {
 
 MessageBuffer encode(const Message& message);
 // Of an encoded message, without touching the rest.
-inline constexpr std::size_t kind_offset = 0, sequence_offset = 8;
+inline constexpr std::size_t kind_offset = 0, sequence_offset = 24;
 inline constexpr std::size_t fingerprint_end = 32;  // kind, call and the rkey's four bytes lie before it
 inline void store_sequence(MessageBuffer& message, std::uint64_t sequence) {
   store_be64(message.data() + sequence_offset, sequence);

@@ -1,6 +1,6 @@
-// A lock for what is held for a moment, mostly by one thread: releasing it is a plain store, which does not wait
-// until what was written before has reached the other processors. With a mutex a store into memory that another
-// processor polls would cost its whole way there before anything else is done.
+// A lock for what is held for a moment, mostly by one thread: releasing it is a plain store, which does not
+// wait until what was written before has reached the other processors. With a mutex a store into memory that
+// another processor polls would cost its whole way there before anything else is done.
 //
 // Whoever has to wait yields, and soon sleeps in between.
 #pragma once

@@ -64,7 +64,9 @@ class Provider {
   virtual int query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode op, std::uint32_t flags) = 0;
   // Of a WRITE of at most one page: does its last word (8 bytes, aligned) land last, and fast enough for the
   // receiver to look for it? To be asked once messages have gone both ways.
-  virtual bool writes_last_word_last(ibv_qp* qp) { return query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0) == 1; }
+  virtual bool writes_last_word_last(ibv_qp* qp) {
+    return query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0) == 1;
+  }
 };
 
 // The software card behind struct ibv_*. `card` outlives the provider.

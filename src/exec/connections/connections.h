@@ -97,7 +97,7 @@ class Connections {
   }
   // Where to put the payload of the next one together; null when there is no room now. Then it is sent.
   std::byte* letter_place(Rank peer, std::uint32_t payload);
-  Result<void> send_letter(Rank peer, std::uint32_t payload, const Postmark& mark,
+  Result<void> send_letter(Rank peer, std::uint32_t payload, const MessageBuffer& header,
                            std::uint64_t sequence);
   // Where the peer's letter of this call ends, whether or not it is there.
   std::byte* letter_from(Rank peer, std::uint64_t sequence) const {
@@ -144,7 +144,7 @@ class Connections {
     std::uint32_t remote_mailbox_key = 0;
     bool letters_open = false;
     std::uint32_t last_message = 0;  // the number after the last one that was no letter
-    std::uint32_t letters = 0;  // sent
+    std::uint32_t letters = 0;       // sent
     std::array<std::uint32_t, letters_in_flight> letter_numbers{};  // of the send after the place's last one
     std::byte* letter_places = nullptr;
     verbs::QueuePair qp;

@@ -66,7 +66,7 @@ std::byte* Connections::letter_place(Rank rank, std::uint32_t payload) {
   return in_use ? nullptr : peer.letter_places + place * letter_bytes;
 }
 
-Result<void> Connections::send_letter(Rank rank, std::uint32_t payload, const Postmark& mark,
+Result<void> Connections::send_letter(Rank rank, std::uint32_t payload, const MessageBuffer& header,
                                       std::uint64_t sequence) {
   Peer& peer = peers_[index(rank)];
   const auto bytes = static_cast<std::uint32_t>(payload + postmark_bytes);
@@ -74,7 +74,7 @@ Result<void> Connections::send_letter(Rank rank, std::uint32_t payload, const Po
   const std::uint32_t place = peer.letters % letters_in_flight;
   std::byte* const from =
       goes_inline ? inline_parcel_.data() : peer.letter_places + std::size_t{place} * letter_bytes;
-  std::memcpy(from + payload, &mark, postmark_bytes);
+  std::memcpy(from + payload, header.data(), postmark_bytes);
   BEELINE_TRY_VOID(write_to_mailbox(rank, from, bytes, letter_end(std::uint64_t{0}, sequence) - bytes));
   if (!goes_inline) {
     peer.letter_numbers[place] = peer.posted;
@@ -93,8 +93,7 @@ bool Connections::say_asleep(Rank rank, std::uint64_t sequence_be) {
 Result<void> Connections::write_to_mailbox(Rank rank, const std::byte* from, std::uint32_t bytes,
                                            std::uint64_t offset) {
   Peer& peer = peers_[index(rank)];
-  ibv_sge sge{
-      .addr = reinterpret_cast<std::uintptr_t>(from), .length = bytes, .lkey = slots_region_->lkey};
+  ibv_sge sge{.addr = reinterpret_cast<std::uintptr_t>(from), .length = bytes, .lkey = slots_region_->lkey};
   ibv_send_wr request{};
   request.opcode = IBV_WR_RDMA_WRITE;
   request.sg_list = &sge;

@@ -156,7 +156,8 @@ void Progress::take_abort() {
 
 // False when the deadline has passed.
 bool Progress::rest(Idle& idle, TimePoint deadline, Seat::Sleeper who) {
-  if (++idle.polls <= (small_.waits_for_letters() ? spins_ / polls_per_poll_with_letters : spins_)) return true;
+  if (++idle.polls <= (small_.waits_for_letters() ? spins_ / polls_per_poll_with_letters : spins_))
+    return true;
   const TimePoint now = monotonic_now();
   check_health(now);
   if (now >= deadline) return false;
@@ -190,7 +191,8 @@ int Progress::sleep_ms(TimePoint deadline) const {
   const TimePoint now = monotonic_now();
   Duration longest = 1s;
   if (suspicion_) longest = 10ms;
-  if (small_.waits_for_letters()) longest = small_.all_know_that_we_sleep() ? sleep_for_letters : sleep_unknown;
+  if (small_.waits_for_letters())
+    longest = small_.all_know_that_we_sleep() ? sleep_for_letters : sleep_unknown;
   const auto shorten = [&](TimePoint next) { longest = std::clamp<Duration>(next - now, 1ms, longest); };
   if (deadline != TimePoint::never()) shorten(deadline);
   if (current_ && current_->started != TimePoint{})

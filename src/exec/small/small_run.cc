@@ -67,7 +67,7 @@ Result<void> SmallRun::begin(const Call& call, const Fingerprint& fingerprint) {
   BEELINE_TRY(Known* const known, find(call, fingerprint));
   header_ = known->header;
   store_sequence(header_, fingerprint.sequence);
-  mark_ = Postmark::of(header_);
+  std::memcpy(&sequence_be_, header_.data() + sequence_offset, sizeof sequence_be_);
   bases_[Program::input] = static_cast<std::byte*>(const_cast<void*>(call.send));
   bases_[Program::output] = static_cast<std::byte*>(call.receive);
   bases_[Program::partial] = partial_.data();
@@ -151,9 +151,11 @@ std::uint64_t SmallRun::last_from(Rank peer, std::uint64_t before) {
 }
 
 MessageBuffer SmallRun::header_of(const Parcel& parcel) {
-  if (parcel.is_letter) return Postmark::before(parcel.data).header();
-  MessageBuffer header;
-  std::memcpy(header.data(), parcel.data, message_bytes);
+  MessageBuffer header{};
+  if (parcel.is_letter)
+    std::memcpy(header.data(), parcel.data - postmark_bytes, postmark_bytes);
+  else
+    std::memcpy(header.data(), parcel.data, message_bytes);
   return header;
 }
 
@@ -161,7 +163,7 @@ MessageBuffer SmallRun::header_of(const Parcel& parcel) {
 Result<void> SmallRun::check(Rank peer) const {
   const Parcel& parcel = senders_[index(peer)].parcels[fingerprint_.sequence % 2];
   if (parcel.is_letter)  // as long as what was called says, which makes it as long as expected
-    return Postmark::before(parcel.data).same_call(mark_) ? Result<void>{} : explain(peer, parcel);
+    return same_header(parcel.data - postmark_bytes, header_) ? Result<void>{} : explain(peer, parcel);
   if (!same_header(parcel.data, header_)) return explain(peer, parcel);
   for (const Instruction& instruction : program_->instructions) {
     if (instruction.kind != Kind::await || instruction.peer != peer) continue;
@@ -184,7 +186,8 @@ Result<void> SmallRun::explain(Rank peer, const Parcel& parcel) const {
 std::optional<Error> SmallRun::difference(const Fingerprint& call) {
   const std::uint64_t sequence_be = in_network_order(call.sequence);
   for (int rank = 0; rank < size_; ++rank) {
-    if (connections_.has_letter(Rank{rank}, call.sequence, sequence_be)) take_letter(Rank{rank}, call.sequence);
+    if (connections_.has_letter(Rank{rank}, call.sequence, sequence_be))
+      take_letter(Rank{rank}, call.sequence);
     const Sender& sender = senders_[static_cast<std::size_t>(rank)];
     if (sender.sequences[call.sequence % 2] != call.sequence) continue;
     const auto message = decode(header_of(sender.parcels[call.sequence % 2]));
@@ -233,21 +236,21 @@ Result<bool> SmallRun::send_letter(const Instruction& send) {
   if (place == nullptr) return false;
   gather(send, place);
   bytes_sent_ += send.bytes;
-  BEELINE_TRY_VOID(connections_.send_letter(send.peer, send.bytes, mark_, fingerprint_.sequence));
+  BEELINE_TRY_VOID(connections_.send_letter(send.peer, send.bytes, header_, fingerprint_.sequence));
   letters_unchecked_ = true;
   return true;
 }
 
-// A peer that sleeps looks only when it is woken. It says that it sleeps before it looks for the last time, and
-// we look whether it does after the letter is there: one of the two sees the other. Not at once, because this
-// waits until the letter has arrived.
+// A peer that sleeps looks only when it is woken. It says that it sleeps before it looks for the last time,
+// and we look whether it does after the letter is there: one of the two sees the other. Not at once, because
+// this waits until the letter has arrived.
 Result<void> SmallRun::wake_sleepers() {
   if (!std::exchange(letters_unchecked_, false)) return {};
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (std::size_t i = 0; i < next_; ++i) {
     const Instruction& send = program_->instructions[i];
     if (send.kind != Kind::send || !connections_.may_get_letters(send.peer)) continue;
-    if (connections_.is_asleep(send.peer, mark_.sequence) && connections_.has_room(send.peer))
+    if (connections_.is_asleep(send.peer, sequence_be_) && connections_.has_room(send.peer))
       BEELINE_TRY_VOID(connections_.send(send.peer, {.kind = MessageKind::wake, .call = fingerprint_}, true));
   }
   return {};
@@ -258,7 +261,7 @@ bool SmallRun::prepare_to_sleep() {
   const std::vector<Rank> missing = silent();
   all_know_that_we_sleep_ = true;
   for (const Rank peer : missing)
-    if (!connections_.say_asleep(peer, mark_.sequence)) all_know_that_we_sleep_ = false;
+    if (!connections_.say_asleep(peer, sequence_be_)) all_know_that_we_sleep_ = false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return std::any_of(missing.begin(), missing.end(), [&](Rank peer) { return has(peer); });
 }

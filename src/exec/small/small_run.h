@@ -39,7 +39,8 @@ class SmallRun {
   // ---- what arrives, also between calls. `now` is the call under way, or the last one.
 
   Result<void> on_parcel(Rank peer, const Parcel& parcel, const Fingerprint& now, bool under_way);
-  // The last call that a peer has sent a parcel of, at least if that is the call `before` one that it announces.
+  // The last call that a peer has sent a parcel of, at least if that is the call `before` one that it
+  // announces.
   std::uint64_t last_from(Rank peer, std::uint64_t before);
   // A peer that sent a parcel of this call, which travels another way here.
   std::optional<Error> difference(const Fingerprint& call);
@@ -87,7 +88,7 @@ class SmallRun {
     return senders_[index(peer)].sequences[fingerprint_.sequence % 2] == fingerprint_.sequence;
   }
   bool has_letter(Rank peer) const {
-    return connections_.has_letter(peer, fingerprint_.sequence, mark_.sequence);
+    return connections_.has_letter(peer, fingerprint_.sequence, sequence_be_);
   }
   bool has(Rank peer) const { return has_taken(peer) || has_letter(peer); }
   void take_letter(Rank peer, std::uint64_t sequence);
@@ -114,8 +115,8 @@ class SmallRun {
   std::size_t next_ = 0;
   bool all_know_that_we_sleep_ = false;
   bool letters_unchecked_ = false;  // some have gone, and nobody has looked whether their receivers sleep
-  MessageBuffer header_{};         // of this call: what every parcel begins with,
-  Postmark mark_;                  // and every letter ends with
+  MessageBuffer header_{};  // of this call: what every parcel begins with, and half of it every letter ends
+  std::uint64_t sequence_be_ = 0;  // as it is in there
   std::vector<std::byte*> bases_;  // see Program::Base
   std::vector<std::byte> partial_;
   std::vector<Sender> senders_;  // by rank

@@ -94,7 +94,8 @@ class DirectWrites {
   std::uint32_t granted_number_ = 0, last_number_ = 0;
 };
 
-// Copies so that the last eight bytes, if they lie in one word, land after all others: a reader may poll them.
+// Copies so that the last eight bytes, if they lie in one word, land after all others: a reader may poll
+// them.
 void store_last_word_last(std::byte* to, const std::byte* from, std::size_t bytes);
 
 }  // namespace beeline::nic::local

@@ -41,8 +41,8 @@ class DirectWrite : public ::testing::Test {
     right_.emplace(*right_card_, options_in(right_domain_));
     connect(*left_, *right_);
     page_ = static_cast<std::byte*>(value_of(right_card_->allocate_memory(page_bytes)));
-    region_ = value_of(right_card_->register_region(right_domain_, page_, page_bytes, address_of(page_),
-                                                    full_access));
+    region_ = value_of(
+        right_card_->register_region(right_domain_, page_, page_bytes, address_of(page_), full_access));
   }
   void TearDown() override {
     left_.reset();

@@ -35,7 +35,7 @@ struct Attachment {
   int refusals = 0;
   // Once it shares memory.
   bool active = false;
-  bool more = false;                            // to do at once
+  bool more = false;  // to do at once
   DirectWrites direct;
   std::atomic<std::int64_t> due_ns{INT64_MAX};  // when it must be looked at, whether or not there is a hint
 };

@@ -34,11 +34,11 @@ enum class Verdict : std::uint8_t {
 
 struct Message {
   Kind kind{};
-  Verdict verdict{};            // of an answer
-  std::uint64_t id = 0;         // of an ask, and its answer; of a hello: the number; of a grant: its number
-  std::uint64_t address = 0;    // of a hello: where the number lies; of a grant: what the region begins with
-  Qpn from{}, to{};             // of an ask, a want and a grant
-  Key key{};                    // of a want and a grant: the region's
+  Verdict verdict{};          // of an answer
+  std::uint64_t id = 0;       // of an ask, and its answer; of a hello: the number; of a grant: its number
+  std::uint64_t address = 0;  // of a hello: where the number lies; of a grant: what the region begins with
+  Qpn from{}, to{};           // of an ask, a want and a grant
+  Key key{};                  // of a want and a grant: the region's
   // Of a grant: the region in the memory that comes with it, and how much that is.
   std::uint64_t offset = 0, bytes = 0, memory_bytes = 0;
   IpAddress from_gid, to_gid;   // likewise: both must agree about who is connected to whom,

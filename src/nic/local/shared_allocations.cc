@@ -16,7 +16,8 @@ constexpr std::size_t most_bytes = std::size_t{1} << 30;
 
 Result<void*> SharedAllocations::allocate(std::size_t bytes) {
   if (bytes == 0 || bytes > most_bytes)
-    return fail(Errc::invalid_argument, "{} bytes of memory to share: 1 to {} are possible", bytes, most_bytes);
+    return fail(Errc::invalid_argument, "{} bytes of memory to share: 1 to {} are possible", bytes,
+                most_bytes);
   bytes = (bytes + page_bytes - 1) / page_bytes * page_bytes;
   BEELINE_TRY(auto memory, SharedMemory::create("beeline-memory", bytes));
   // Now, because later it would be a signal in the middle of a store.

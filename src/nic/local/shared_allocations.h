@@ -28,8 +28,8 @@ class SharedAllocations {
   Result<void*> allocate(std::size_t bytes);
   Result<void> free(void* memory);
 
-  // The region of this key, if peers of the domain may write there and it lies in such memory. Whoever gets it
-  // can write to all of that memory, so memory for one peer is allocated apart.
+  // The region of this key, if peers of the domain may write there and it lies in such memory. Whoever gets
+  // it can write to all of that memory, so memory for one peer is allocated apart.
   std::optional<Shareable> share(PdId domain, Key key);
   // The region is gone or has changed. Was it shared?
   bool forget(Key key);
