@@ -1,5 +1,6 @@
 // Logs: read in one piece and in several, the result is the same and fit for a terminal.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/check.h"
