@@ -138,9 +138,12 @@ class TwoNamespaces:
             subprocess.run(["ip", "netns", "add", space], check=True)
         subprocess.run(["ip", "link", "add", self.interface, "netns", self.spaces[0], "type", "veth", "peer", "name",
                         self.interface, "netns", self.spaces[1]], check=True)
+        # The kernel's own link-local address comes a second or two later, and programs speak of a changed GID table.
         for number, space in enumerate(self.spaces, 1):
-            for words in (["addr", "add", f"10.98.0.{number}/24", "dev", self.interface], ["link", "set", "lo", "up"],
-                          ["link", "set", self.interface, "mtu", "4200", "up"]):
+            for words in (["link", "set", self.interface, "addrgenmode", "none"], ["link", "set", "lo", "up"],
+                          ["addr", "add", f"10.98.0.{number}/24", "dev", self.interface],
+                          ["link", "set", self.interface, "mtu", "4200", "up"],
+                          ["addr", "add", f"fe80::{number}/64", "dev", self.interface, "nodad"]):
                 subprocess.run(["ip", "-n", space, *words], check=True)
         for space in self.spaces:
             self.await_carrier(space)
