@@ -32,6 +32,9 @@ constexpr std::uint32_t parcel_bytes(int size) {
 inline constexpr std::uint32_t parcels_in_flight = 4;
 // Letters (connections/mailbox.h) that the card may still have to read from where they were put together.
 inline constexpr std::uint32_t letters_in_flight = 16;
+// How many calls long messages take the place of letters after a rank had to be woken, and how far two ranks
+// may be apart in counting them.
+inline constexpr std::uint32_t calls_with_messages = 64, calls_apart = 3;
 // Asked for; a device may grant less, or nothing.
 inline constexpr std::uint32_t inline_bytes_wanted = 256;
 

@@ -93,7 +93,19 @@ class Connections {
   // Not while a message is under way: the letter would have to wait behind it, and its receiver would not be
   // woken in time.
   bool takes_letter(Rank peer, std::uint32_t payload) const {
-    return payload <= letter_payload && is_quiet(peers_[index(peer)]);
+    const Peer& to = peers_[index(peer)];
+    return payload <= letter_payload && to.calls_with_messages == 0 && is_quiet(to);
+  }
+  // One of the two ranks had to be woken. Messages do that by themselves: both send them for a while,
+  // beginning with what woke, and count the calls.
+  void prefer_messages(Rank peer) { peers_[index(peer)].calls_with_messages = calls_with_messages; }
+  void count_call(Rank peer) {
+    if (std::uint32_t& calls = peers_[index(peer)].calls_with_messages; calls != 0) --calls;
+  }
+  // A letter of it may come: its count may be ahead of ours.
+  bool expects_letters(Rank peer) const {
+    const Peer& from = peers_[index(peer)];
+    return from.letters_open && from.calls_with_messages <= calls_apart;
   }
   // Where to put the payload of the next one together; null when there is no room now. Then it is sent.
   std::byte* letter_place(Rank peer, std::uint32_t payload);
@@ -108,8 +120,7 @@ class Connections {
     return has_mailboxes_ && sequence_be != 0 && peers_[index(peer)].mailbox != nullptr &&
            peek(letter_from(peer, sequence) - sizeof sequence_be) == sequence_be;
   }
-  // Tells the peer that we sleep in this call; false when that cannot be done at once. Whether the peer has
-  // told us.
+  // Tells the peer that we sleep in this call; false when it does not know yet. Whether the peer has told us.
   bool say_asleep(Rank peer, std::uint64_t sequence_be);
   bool is_asleep(Rank peer, std::uint64_t sequence_be) const {
     return peek(peers_[index(peer)].mailbox.get() + sleeper_offset) == sequence_be;
@@ -143,8 +154,10 @@ class Connections {
     std::uint64_t remote_mailbox = 0;
     std::uint32_t remote_mailbox_key = 0;
     bool letters_open = false;
-    std::uint32_t last_message = 0;  // the number after the last one that was no letter
-    std::uint32_t letters = 0;       // sent
+    std::uint32_t last_message = 0;          // the number after the last one that letters do not overtake
+    std::uint64_t said_asleep = UINT64_MAX;  // in which call, in network byte order
+    std::uint32_t calls_with_messages = 0;   // to go, before letters are sent again
+    std::uint32_t letters = 0;               // sent
     std::array<std::uint32_t, letters_in_flight> letter_numbers{};  // of the send after the place's last one
     std::byte* letter_places = nullptr;
     verbs::QueuePair qp;
@@ -176,7 +189,8 @@ class Connections {
     return peer.letters_open && static_cast<std::int32_t>(peer.retired - peer.last_message) >= 0;
   }
   Result<void> create_mailbox(ibv_context* context, Peer& peer);
-  Result<void> write_to_mailbox(Rank peer, const std::byte* from, std::uint32_t bytes, std::uint64_t offset);
+  Result<void> write_to_mailbox(Rank peer, const std::byte* from, std::uint32_t bytes, std::uint64_t offset,
+                                bool signaled = false);
   std::byte* next_parcel(const Peer& peer, std::uint32_t bytes) {
     return bytes <= peer.inline_bytes
                ? inline_parcel_.data()

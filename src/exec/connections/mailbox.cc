@@ -83,15 +83,23 @@ Result<void> Connections::send_letter(Rank rank, std::uint32_t payload, const Me
   return {};
 }
 
+// Behind a message it is there when that is; said once, it need not be said again.
 bool Connections::say_asleep(Rank rank, std::uint64_t sequence_be) {
-  if (!is_quiet(peers_[index(rank)]) || !has_room(rank)) return false;
+  Peer& peer = peers_[index(rank)];
+  if (!peer.letters_open) return false;
+  const bool quiet = is_quiet(peer);
+  if (peer.said_asleep == sequence_be) return quiet;
+  if (!has_room(rank)) return false;
   std::array<std::byte, sizeof sequence_be> word;
   std::memcpy(word.data(), &sequence_be, sizeof sequence_be);
-  return write_to_mailbox(rank, word.data(), sizeof sequence_be, sleeper_offset).has_value();
+  if (!write_to_mailbox(rank, word.data(), sizeof sequence_be, sleeper_offset, !quiet)) return false;
+  peer.said_asleep = sequence_be;
+  if (!quiet) peer.last_message = peer.posted;
+  return quiet;
 }
 
 Result<void> Connections::write_to_mailbox(Rank rank, const std::byte* from, std::uint32_t bytes,
-                                           std::uint64_t offset) {
+                                           std::uint64_t offset, bool signaled) {
   Peer& peer = peers_[index(rank)];
   ibv_sge sge{.addr = reinterpret_cast<std::uintptr_t>(from), .length = bytes, .lkey = slots_region_->lkey};
   ibv_send_wr request{};
@@ -100,7 +108,7 @@ Result<void> Connections::write_to_mailbox(Rank rank, const std::byte* from, std
   request.num_sge = 1;
   const bool goes_inline = bytes <= peer.inline_bytes;
   if (goes_inline) request.send_flags |= IBV_SEND_INLINE;
-  if (peer.unsignaled + 1 >= (goes_inline ? send_depth / 2 : signal_every))
+  if (signaled || peer.unsignaled + 1 >= (goes_inline ? send_depth / 2 : signal_every))
     request.send_flags |= IBV_SEND_SIGNALED;
   request.wr.rdma.remote_addr = peer.remote_mailbox + offset;
   request.wr.rdma.rkey = peer.remote_mailbox_key;

@@ -13,6 +13,9 @@ namespace {
 // Waiting costs nothing at first, then the processor of somebody else, then latency: poll
 // busily (Progress::spins_), then let others run in between, then sleep until something happens.
 constexpr Duration yield_for = 300us;
+// But where others who never wait have the processor too, who yields gets it back a time slice later, and who
+// sleeps as soon as he is woken: so this often we do not yield after a yield that took longer than that.
+constexpr unsigned waits_after_a_long_yield = 64;
 // While things move, clock and peers are looked at all the same, once in so many steps.
 constexpr unsigned steps_between_looks = 256;
 // Letters are seen without the card's help: it is asked only after so many looks.
@@ -130,7 +133,7 @@ void Progress::hand_over() {
 
 // Is it enough to look for a letter this time?
 bool Progress::glances() {
-  return current_ && !verdict_ && !suspicion_ && !failed_ && small_.waits_for_letters() &&
+  return current_ && !verdict_ && !suspicion_ && !failed_ && small_.looks_for_letters() &&
          ++glances_ % glances_per_poll != 0;
 }
 
@@ -156,16 +159,19 @@ void Progress::take_abort() {
 
 // False when the deadline has passed.
 bool Progress::rest(Idle& idle, TimePoint deadline, Seat::Sleeper who) {
-  if (++idle.polls <= (small_.waits_for_letters() ? spins_ / polls_per_poll_with_letters : spins_))
+  if (++idle.polls <= (small_.looks_for_letters() ? spins_ / polls_per_poll_with_letters : spins_))
     return true;
   const TimePoint now = monotonic_now();
   check_health(now);
   if (now >= deadline) return false;
   if (idle.since == TimePoint{}) idle.since = now;
-  if (now - idle.since < yield_for)
+  if (now - idle.since < yield_for && waits_in_a_crowd_ == 0) {
     std::this_thread::yield();
-  else
+    if (monotonic_now() - now > yield_for) waits_in_a_crowd_ = waits_after_a_long_yield;
+  } else {
+    if (waits_in_a_crowd_ != 0) --waits_in_a_crowd_;
     sleep(deadline, who);
+  }
   return true;
 }
 
@@ -191,8 +197,7 @@ int Progress::sleep_ms(TimePoint deadline) const {
   const TimePoint now = monotonic_now();
   Duration longest = 1s;
   if (suspicion_) longest = 10ms;
-  if (small_.waits_for_letters())
-    longest = small_.all_know_that_we_sleep() ? sleep_for_letters : sleep_unknown;
+  if (small_.may_get_letters()) longest = small_.all_know_that_we_sleep() ? sleep_for_letters : sleep_unknown;
   const auto shorten = [&](TimePoint next) { longest = std::clamp<Duration>(next - now, 1ms, longest); };
   if (deadline != TimePoint::never()) shorten(deadline);
   if (current_ && current_->started != TimePoint{})

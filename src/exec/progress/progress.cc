@@ -180,8 +180,9 @@ Result<void> Progress::hear(Rank peer, const Message& message) {
       departed_[place(peer)] = message.call.sequence;
       anybody_departed_ = true;
       return check_departed();
-    case MessageKind::wake:
-      return {};  // a letter of it is there
+    case MessageKind::wake:  // a letter of it is there
+      connections_->prefer_messages(peer);
+      return {};
     case MessageKind::probe:
     case MessageKind::parcel:
       break;

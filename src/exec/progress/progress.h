@@ -124,7 +124,8 @@ class Progress : private Listener, private Driver {
   std::atomic<bool> failed_{false};  // changes in the seat only
 
   TimePoint next_control_check_, busy_since_;
-  const unsigned spins_;  // how often to look before letting others have the processor
+  const unsigned spins_;           // how often to look before letting others have the processor
+  unsigned waits_in_a_crowd_ = 0;  // to go, before we yield again
   unsigned glances_ = 0;
   unsigned steps_ = 0;                  // since the last look at clock and peers
   std::shared_ptr<WorkState> at_once_;  // of calls that nobody else holds a work of

@@ -73,9 +73,12 @@ Result<void> SmallRun::begin(const Call& call, const Fingerprint& fingerprint) {
   bases_[Program::partial] = partial_.data();
   program_ = &known->program;
   next_ = 0;
-  for (const Instruction& instruction : program_->instructions)
-    if (instruction.kind == Kind::await && has_taken(instruction.peer))
-      BEELINE_TRY_VOID(check(instruction.peer));
+  looks_for_letters_ = false;
+  for (const Instruction& instruction : program_->instructions) {
+    if (instruction.kind != Kind::await) continue;
+    if (has_taken(instruction.peer)) BEELINE_TRY_VOID(check(instruction.peer));
+    if (connections_.expects_letters(instruction.peer)) looks_for_letters_ = true;
+  }
   return {};
 }
 
@@ -109,7 +112,9 @@ Result<void> SmallRun::end() {
   BEELINE_TRY_VOID(wake_sleepers());
   const Program& over = *program_;
   program_ = nullptr;
+  has_sent_letters_ = false;
   for (const Instruction& instruction : over.instructions) {
+    if (instruction.kind == Kind::send) connections_.count_call(instruction.peer);
     if (instruction.kind != Kind::await) continue;
     const Parcel& parcel = senders_[index(instruction.peer)].parcels[fingerprint_.sequence % 2];
     if (!parcel.is_letter) BEELINE_TRY_VOID(connections_.release(instruction.peer, parcel));
@@ -237,31 +242,37 @@ Result<bool> SmallRun::send_letter(const Instruction& send) {
   gather(send, place);
   bytes_sent_ += send.bytes;
   BEELINE_TRY_VOID(connections_.send_letter(send.peer, send.bytes, header_, fingerprint_.sequence));
-  letters_unchecked_ = true;
+  has_sent_letters_ = true;
   return true;
 }
 
 // A peer that sleeps looks only when it is woken. It says that it sleeps before it looks for the last time,
 // and we look whether it does after the letter is there: one of the two sees the other. Not at once, because
-// this waits until the letter has arrived.
+// this waits until the letter has arrived. And again, because what the peer says may be late.
 Result<void> SmallRun::wake_sleepers() {
-  if (!std::exchange(letters_unchecked_, false)) return {};
+  if (!has_sent_letters_) return {};
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (std::size_t i = 0; i < next_; ++i) {
     const Instruction& send = program_->instructions[i];
     if (send.kind != Kind::send || !connections_.may_get_letters(send.peer)) continue;
-    if (connections_.is_asleep(send.peer, sequence_be_) && connections_.has_room(send.peer))
-      BEELINE_TRY_VOID(connections_.send(send.peer, {.kind = MessageKind::wake, .call = fingerprint_}, true));
+    std::uint64_t& woken = senders_[index(send.peer)].woken;
+    if (woken == fingerprint_.sequence || !connections_.is_asleep(send.peer, sequence_be_) ||
+        !connections_.has_room(send.peer))
+      continue;
+    BEELINE_TRY_VOID(connections_.send(send.peer, {.kind = MessageKind::wake, .call = fingerprint_}, true));
+    woken = fingerprint_.sequence;
+    connections_.prefer_messages(send.peer);
   }
   return {};
 }
 
 bool SmallRun::prepare_to_sleep() {
-  if (!waits_for_letters()) return false;
+  if (!may_get_letters()) return false;
   const std::vector<Rank> missing = silent();
   all_know_that_we_sleep_ = true;
   for (const Rank peer : missing)
-    if (!connections_.say_asleep(peer, sequence_be_)) all_know_that_we_sleep_ = false;
+    if (connections_.expects_letters(peer) && !connections_.say_asleep(peer, sequence_be_))
+      all_know_that_we_sleep_ = false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return std::any_of(missing.begin(), missing.end(), [&](Rank peer) { return has(peer); });
 }

@@ -33,7 +33,7 @@ class SmallRun {
   Result<void> end();
   void abandon() {
     program_ = nullptr;
-    letters_unchecked_ = false;
+    has_sent_letters_ = false;
   }
 
   // ---- what arrives, also between calls. `now` is the call under way, or the last one.
@@ -54,8 +54,9 @@ class SmallRun {
   bool prepare_to_sleep();
   // Nor is it wise to sleep for long: somebody may not know.
   bool all_know_that_we_sleep() const { return all_know_that_we_sleep_; }
-  // A letter may come, which nothing but looking tells.
-  bool waits_for_letters() const { return program_ != nullptr && connections_.has_mailboxes(); }
+  // A letter may come, which nothing but looking tells; or is even likely to.
+  bool may_get_letters() const { return program_ != nullptr && connections_.has_mailboxes(); }
+  bool looks_for_letters() const { return program_ != nullptr && looks_for_letters_; }
 
   // Whose parcel is missing, the surest first.
   std::vector<Rank> silent() const;
@@ -69,6 +70,7 @@ class SmallRun {
     std::uint64_t last = 0;
     std::array<Parcel, 2> parcels{};  // of its latest calls, by sequence modulo 2
     std::array<std::uint64_t, 2> sequences{};
+    std::uint64_t woken = 0;  // in which call this one was
   };
   // A call that was made before: everything but its buffers and its sequence.
   struct Known {
@@ -113,8 +115,9 @@ class SmallRun {
   RedOp redop_ = RedOp::sum;
   const Program* program_ = nullptr;  // null between calls
   std::size_t next_ = 0;
+  bool looks_for_letters_ = false;
   bool all_know_that_we_sleep_ = false;
-  bool letters_unchecked_ = false;  // some have gone, and nobody has looked whether their receivers sleep
+  bool has_sent_letters_ = false;  // in this call, to whoever may sleep
   MessageBuffer header_{};  // of this call: what every parcel begins with, and half of it every letter ends
   std::uint64_t sequence_be_ = 0;  // as it is in there
   std::vector<std::byte*> bases_;  // see Program::Base
