@@ -121,7 +121,7 @@ class ListsTest : public ::testing::Test {
     return std::make_unique<QueuePair>(setup, QpRequest{}, no_addresses_);
   }
   RegionTable regions_{8, 8};
-  const std::vector<Gid> no_addresses_;
+  const std::vector<Gid> no_addresses_{};
   std::unique_ptr<QueuePair> a_ = make(1), b_ = make(2), c_ = make(3);
 };
 
