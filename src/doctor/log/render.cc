@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "doctor/log/diagnose.h"
