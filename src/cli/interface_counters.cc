@@ -4,11 +4,12 @@
 #include <net/if.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+
+#include "base/descriptor.h"
 
 namespace beeline::cli {
 namespace {
@@ -42,22 +43,12 @@ constexpr Counter counters[] = {
     {"tx_window_errors", &Stats::tx_window_errors},
 };
 
-class Socket {
- public:
-  Socket() : fd_(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) {
-    const timeval patience{1, 0};
-    if (fd_ >= 0) ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  }
-  ~Socket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
+Descriptor open_socket() {
+  Descriptor socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  const timeval patience{1, 0};
+  if (socket) ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  return socket;
+}
 
 bool ask(int fd, unsigned index) {
   struct {
@@ -98,10 +89,10 @@ bool find_stats(const char* answer, std::size_t size, Stats& stats) {
 std::map<std::string, std::uint64_t> interface_counters(const std::string& name) {
   std::map<std::string, std::uint64_t> values;
   const unsigned index = ::if_nametoindex(name.c_str());
-  const Socket socket;
-  if (index == 0 || socket.fd() < 0 || !ask(socket.fd(), index)) return values;
+  const Descriptor socket = open_socket();
+  if (index == 0 || !socket || !ask(socket.get(), index)) return values;
   std::array<char, 32768> answer{};
-  const ssize_t size = ::recv(socket.fd(), answer.data(), answer.size(), 0);
+  const ssize_t size = ::recv(socket.get(), answer.data(), answer.size(), 0);
   Stats stats{};
   if (size <= 0 || !find_stats(answer.data(), static_cast<std::size_t>(size), stats)) return values;
   for (const Counter& counter : counters) values[counter.name] = stats.*counter.value;

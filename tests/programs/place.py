@@ -166,8 +166,9 @@ class TwoNamespaces:
         made = run("ip", "netns", "add", probe)
         if made.returncode != 0:
             return f"no network namespace can be made here: {made.stderr.strip()}"
+        entered = run("ip", "-n", probe, "link")  # takes a mount namespace, too
         run("ip", "netns", "del", probe)
-        return None
+        return None if entered.returncode == 0 else f"no network namespace can be entered here: {entered.stderr.strip()}"
 
     def words(self, side, words):
         return ["ip", "netns", "exec", self.spaces[side], *words]
