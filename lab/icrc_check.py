@@ -24,7 +24,8 @@ ROCE_PORT = 4791
 ETHERTYPES = {0x0800: 4, 0x86DD: 6}
 VLAN_TAGS = (0x8100, 0x88A8)
 MAX_ERRORS = 10
-BTH, ICRC = 12, 4
+BTH, AETH, ICRC = 12, 4, 4
+RC_ACKNOWLEDGE = 0x11
 LONGEST = 4096 + 64  # bytes of a packet, from BTH to ICRC, at the largest path MTU
 PROBE_BYTES, PROBE_MAGIC = 16, b"\xbe\xe1"  # and the first byte, the opcode of a RoCE packet, is 0xff
 
@@ -160,9 +161,10 @@ def part(version, ip, udp, begin, end, place):
 
 
 def follows(first, other):
-    """Whether two packets may be neighbours of one queue pair: P_Key, destination and PSN."""
+    """Whether two packets may be neighbours of one queue pair: P_Key, destination, and PSN, but for an ACK at the end."""
     psn = int.from_bytes(first[9:12], "big") + 1 & 0xFFFFFF
-    return other[2:4] == first[2:4] and other[5:8] == first[5:8] and other[9:12] == psn.to_bytes(3, "big")
+    is_last_ack = other[0] == RC_ACKNOWLEDGE and len(other) == BTH + AETH + ICRC
+    return other[2:4] == first[2:4] and other[5:8] == first[5:8] and (other[9:12] == psn.to_bytes(3, "big") or is_last_ack)
 
 
 def is_right(version, ip):
@@ -182,7 +184,7 @@ def cut(version, ip):
     udp, end = place
     data = ip[udp + 8:end]
     for size in range(BTH + ICRC, min(LONGEST, len(data) - BTH - ICRC) + 1, 4):
-        if follows(data, data[size:size + BTH]) and is_right(version, part(version, ip, udp, 0, size, 0)):
+        if follows(data, data[size:]) and is_right(version, part(version, ip, udp, 0, size, 0)):
             return [part(version, ip, udp, at, min(at + size, len(data)), number)
                     for number, at in enumerate(range(0, len(data), size))]
     return None

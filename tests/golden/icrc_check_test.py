@@ -50,12 +50,13 @@ def ipv6_frame():
             icrc)
 
 
-def train_frame(packets=5, size=1040, last=600, version=4):
-    """A datagram that the kernel is yet to cut: the k-th part has the ICRC of identification k."""
+def train_frame(packets=5, size=1040, last=600, version=4, ack=False):
+    """A datagram that the kernel is yet to cut: the k-th part has the ICRC of identification k. An ACK may be its end."""
     payloads = []
     for place in range(packets):
         length = last if place == packets - 1 else size
-        packet = struct.pack(">BBHII", 0x07, 0x40, 0xFFFF, 0x12, 0xFFFFFE + place & 0xFFFFFF) + bytes((place * 7 + i) % 251 for i in range(length - 16))
+        opcode, psn = (0x11, 0x123456) if ack and place == packets - 1 else (0x07, 0xFFFFFE + place & 0xFFFFFF)
+        packet = struct.pack(">BBHII", opcode, 0x40, 0xFFFF, 0x12, psn) + bytes((place * 7 + i) % 251 for i in range(length - 16))
         ip = ip_header(version, length + 8, place) + struct.pack(">HHHH", 0xC123, 4791, length + 8, 0)
         covered = bytearray(ip + packet)
         for at in ((1, 8, 10, 11, 26, 27, 32) if version == 4 else (1, 2, 3, 7, 46, 47, 52)):
@@ -137,7 +138,8 @@ class IcrcCheck(unittest.TestCase):
     def test_trains_are_cut_and_every_part_is_judged(self):
         for version in (4, 6):
             for shape in ({}, {"packets": 15, "size": 4112, "last": 4112}, {"packets": 2, "size": 16, "last": 16},
-                          {"packets": 62, "size": 1040, "last": 16}, {"packets": 2, "size": 1056, "last": 1040}):
+                          {"packets": 62, "size": 1040, "last": 16}, {"packets": 2, "size": 1056, "last": 1040},
+                          {"packets": 2, "size": 1040, "last": 20, "ack": True}, {"packets": 5, "last": 20, "ack": True}):
                 frame = train_frame(version=version, **shape)
                 packets = shape.get("packets", 5)
                 status, summary = self.run_on(pcap([frame]))
