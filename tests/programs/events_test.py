@@ -2,10 +2,9 @@
 test's own."""
 
 import shutil
-import time
 import unittest
 
-from place import STEP_S, Namespace
+from place import Namespace
 
 
 class Events(unittest.TestCase):
@@ -26,15 +25,8 @@ class Events(unittest.TestCase):
         # Line by line: its output is a file here.
         program = self.space.program("stdbuf", "-oL", "ibv_asyncwatch", "-d", "bee0")
         self.addCleanup(program.kill)
-        self.await_text(program, "async event FD")
+        program.await_text("async event FD")
         return program
-
-    def await_text(self, program, text, times=1):
-        end = time.monotonic() + STEP_S
-        while program.output().count(text) < times:
-            self.assertIsNone(program.process.poll(), program.output())
-            self.assertLess(time.monotonic(), end, f"{text!r} did not come {times} times:\n{program.output()}")
-            time.sleep(0.02)
 
     def test_links_and_addresses(self):
         if not self.space.made:
@@ -45,7 +37,7 @@ class Events(unittest.TestCase):
         def expect(event, *command):
             self.space.ip(*command)
             seen.append(event)
-            self.await_text(program, event, seen.count(event))
+            program.await_text(event, seen.count(event))
             found = [line.split("event_type ")[1].split(" (")[0] for line in program.output().splitlines()
                      if "event_type" in line]
             self.assertEqual(found, seen, program.output())

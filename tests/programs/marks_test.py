@@ -5,10 +5,9 @@ import os
 import re
 import shutil
 import sys
-import time
 import unittest
 
-from place import STEP_S, Namespace, Program, free_port, on_card
+from place import Namespace, Program, free_port, on_card
 
 # Says each pair of ToS and TTL once, as it comes, of what has a payload.
 CAPTURE = """
@@ -36,17 +35,10 @@ class Marks(unittest.TestCase):
         self.space = Namespace()
         self.addCleanup(self.space.close)
 
-    def await_text(self, program, text):
-        end = time.monotonic() + STEP_S
-        while text not in program.output():
-            self.assertIsNone(program.process.poll(), program.output())
-            self.assertLess(time.monotonic(), end, f"no {text!r}:\n{program.output()}")
-            time.sleep(0.02)
-
     def captured(self, service, *options):
         capture = Program([*self.space.prefix, sys.executable, "-c", CAPTURE])
         self.addCleanup(capture.kill)
-        self.await_text(capture, "ready")
+        capture.await_text("ready")
         port = free_port()
         words = ["ib_send_lat", "-F", "-c", service, "-n", "20", "-p", port, *options]
         environment = {**os.environ, "BEELINE_LANE": "wire"}
@@ -56,7 +48,7 @@ class Marks(unittest.TestCase):
         client = Program([*self.space.prefix, *on_card(*words, "127.0.0.1")], environment)
         self.addCleanup(client.kill)
         self.assertEqual((client.wait(), server.wait()), (0, 0), client.output() + server.output())
-        self.await_text(capture, f"opcode {SEND_ONLY[service]:#04x}")
+        capture.await_text(f"opcode {SEND_ONLY[service]:#04x}")
         capture.kill()
         found = re.findall(r"opcode (0x\w+) class (\d+)", capture.output())
         # Not what processes of one host say to each other on that port.

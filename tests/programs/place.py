@@ -72,6 +72,13 @@ class Program:
                 raise AssertionError(f"{self.words} does not listen on {port}:\n{self.output()}")
             time.sleep(0.02)
 
+    def await_text(self, text, times=1, timeout=STEP_S):
+        end = time.monotonic() + timeout
+        while self.output().count(text) < times:
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"{self.words} did not say {text!r} {times} times:\n{self.output()}")
+            time.sleep(0.02)
+
 
 TCP, UDP = 0x0106, 0x0111  # port spaces of the connection manager
 

@@ -154,6 +154,15 @@ Result<void> Connections::post(Rank rank, ibv_send_wr& request) {
   return {};
 }
 
+ibv_send_wr Connections::request_for(const Peer& peer, ibv_wr_opcode opcode, ibv_sge& sge) {
+  ibv_send_wr request{};
+  request.opcode = opcode;
+  request.sg_list = &sge;
+  request.num_sge = 1;
+  if (sge.length <= peer.inline_bytes) request.send_flags |= IBV_SEND_INLINE;
+  return request;
+}
+
 Result<void> Connections::send(Rank rank, const Message& message, bool signal) {
   Peer& peer = peers_[index(rank)];
   std::byte* const slot = peer.send_slots + (peer.posted % send_depth) * message_bytes;
@@ -161,11 +170,7 @@ Result<void> Connections::send(Rank rank, const Message& message, bool signal) {
   std::memcpy(slot, encoded.data(), message_bytes);
   ibv_sge sge{
       .addr = reinterpret_cast<std::uintptr_t>(slot), .length = message_bytes, .lkey = slots_region_->lkey};
-  ibv_send_wr request{};
-  request.opcode = IBV_WR_SEND;
-  request.sg_list = &sge;
-  request.num_sge = 1;
-  if (peer.inline_bytes >= message_bytes) request.send_flags |= IBV_SEND_INLINE;
+  ibv_send_wr request = request_for(peer, IBV_WR_SEND, sge);
   if (signal || peer.unsignaled + 1 >= signal_every) request.send_flags |= IBV_SEND_SIGNALED;
   return post(rank, request);
 }
@@ -188,10 +193,9 @@ Result<void> Connections::write(Rank rank, const Write& write) {
 
 std::byte* Connections::parcel_slot(Rank rank, std::uint32_t bytes) {
   const Peer& peer = peers_[index(rank)];
-  // The card may have to send the slot's last parcel again until it is retired. Numbers wrap around.
-  const bool in_use =
-      bytes > peer.inline_bytes && peer.parcels >= parcels_in_flight &&
-      static_cast<std::int32_t>(peer.retired - peer.parcel_numbers[peer.parcels % parcels_in_flight]) < 0;
+  // The card may have to send the slot's last parcel again until it is retired.
+  const bool in_use = bytes > peer.inline_bytes && peer.parcels >= parcels_in_flight &&
+                      !peer.is_retired(peer.parcel_numbers[peer.parcels % parcels_in_flight]);
   return has_room(rank) && !in_use ? next_parcel(peer, bytes) : nullptr;
 }
 
@@ -200,12 +204,8 @@ Result<void> Connections::send_parcel(Rank rank, std::uint32_t bytes) {
   ibv_sge sge{.addr = reinterpret_cast<std::uintptr_t>(next_parcel(peer, bytes)),
               .length = bytes,
               .lkey = slots_region_->lkey};
-  ibv_send_wr request{};
-  request.opcode = IBV_WR_SEND;
-  request.sg_list = &sge;
-  request.num_sge = 1;
-  const bool goes_inline = bytes <= peer.inline_bytes;
-  if (goes_inline) request.send_flags |= IBV_SEND_INLINE;
+  ibv_send_wr request = request_for(peer, IBV_WR_SEND, sge);
+  const bool goes_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
   if (!goes_inline || peer.unsignaled + 1 >= signal_every) request.send_flags |= IBV_SEND_SIGNALED;
   BEELINE_TRY_VOID(post(rank, request));
   if (!goes_inline) peer.parcel_numbers[peer.parcels++ % parcels_in_flight] = peer.posted;

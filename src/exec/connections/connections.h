@@ -172,6 +172,9 @@ class Connections {
                   retired = 0;           // send work requests; a polled completion retires all up to its own
     std::uint32_t unsignaled = 0;        // since the last one that asks for a completion
     std::vector<std::uint32_t> cookies;  // of the WRITEs, by send slot
+
+    // Whether all that was posted before send `number` is over. Numbers wrap around.
+    bool is_retired(std::uint32_t number) const { return static_cast<std::int32_t>(retired - number) >= 0; }
   };
 
   Connections(verbs::Provider& provider, const verbs::GidChoice& gid, Rank rank, int size)
@@ -185,9 +188,7 @@ class Connections {
   Result<void> create_objects(ibv_context* context);
   Result<void> check_room(ibv_context* context, int entries_per_peer, int peer_count);
   Result<void> create_peer(Rank peer, std::uint32_t mtu_bytes);
-  static bool is_quiet(const Peer& peer) {
-    return peer.letters_open && static_cast<std::int32_t>(peer.retired - peer.last_message) >= 0;
-  }
+  static bool is_quiet(const Peer& peer) { return peer.letters_open && peer.is_retired(peer.last_message); }
   Result<void> create_mailbox(ibv_context* context, Peer& peer);
   Result<void> write_to_mailbox(Rank peer, const std::byte* from, std::uint32_t bytes, std::uint64_t offset,
                                 bool signaled = false);
@@ -202,6 +203,8 @@ class Connections {
   }
   Result<void> post_receive(Rank peer, std::uint32_t slot);
   Result<void> post(Rank peer, ibv_send_wr& request);
+  // Of bytes in our slots; taken away at once if they are short. `sge` must outlive it.
+  static ibv_send_wr request_for(const Peer& peer, ibv_wr_opcode opcode, ibv_sge& sge);
   void handle(const ibv_wc& completion, Listener& listener);
   void handle_receive(Rank peer, const ibv_wc& completion, Listener& listener);
   void handle_send(Rank peer, const ibv_wc& completion, Listener& listener);

@@ -61,8 +61,7 @@ std::byte* Connections::letter_place(Rank rank, std::uint32_t payload) {
   if (!has_room(rank)) return nullptr;
   if (payload + postmark_bytes <= peer.inline_bytes) return inline_parcel_.data();
   const std::uint32_t place = peer.letters % letters_in_flight;
-  const bool in_use = peer.letters >= letters_in_flight &&
-                      static_cast<std::int32_t>(peer.retired - peer.letter_numbers[place]) < 0;
+  const bool in_use = peer.letters >= letters_in_flight && !peer.is_retired(peer.letter_numbers[place]);
   return in_use ? nullptr : peer.letter_places + place * letter_bytes;
 }
 
@@ -102,12 +101,8 @@ Result<void> Connections::write_to_mailbox(Rank rank, const std::byte* from, std
                                            std::uint64_t offset, bool signaled) {
   Peer& peer = peers_[index(rank)];
   ibv_sge sge{.addr = reinterpret_cast<std::uintptr_t>(from), .length = bytes, .lkey = slots_region_->lkey};
-  ibv_send_wr request{};
-  request.opcode = IBV_WR_RDMA_WRITE;
-  request.sg_list = &sge;
-  request.num_sge = 1;
-  const bool goes_inline = bytes <= peer.inline_bytes;
-  if (goes_inline) request.send_flags |= IBV_SEND_INLINE;
+  ibv_send_wr request = request_for(peer, IBV_WR_RDMA_WRITE, sge);
+  const bool goes_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
   if (signaled || peer.unsignaled + 1 >= (goes_inline ? send_depth / 2 : signal_every))
     request.send_flags |= IBV_SEND_SIGNALED;
   request.wr.rdma.remote_addr = peer.remote_mailbox + offset;

@@ -19,12 +19,12 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "nic/local/local_lane.h"
+#include "proto/local/patience.h"
 
 namespace beeline::nic::local {
 namespace {
 
 constexpr Duration first_pause = 500us, longest_pause = 16ms;
-constexpr Duration least_patience = 3s;
 
 // Only an address of this host can be bound.
 bool is_of_this_host(const IpAddress& address) {
@@ -52,9 +52,7 @@ bool agrees(const QueuePair& qp, const Message& ask) {
 }
 
 TimePoint patience_ends(const proto::QpAttr& attributes, TimePoint now) {
-  if (attributes.timeout == 0) return TimePoint::never();
-  const Duration once{std::int64_t{4096} << attributes.timeout};
-  return now + std::max<Duration>(once * (attributes.retry_count + 1), least_patience);
+  return attributes.timeout == 0 ? TimePoint::never() : now + proto::local::patience(attributes);
 }
 
 }  // namespace

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "proto/local/patience.h"
 #include "proto/ops/gather.h"
 
 namespace beeline::proto::local {
 namespace {
 
-// A process that lives may be kept from running for a while.
-constexpr Duration least_patience = 3s;
 // Of whose process has ended, there is no doubt.
 constexpr Duration longest_grace = 1s;
 
@@ -185,7 +184,7 @@ void Requester::lose_peer(TimePoint now) {
   if (lost_) return;
   lost_ = true;
   fetching_ = false;
-  patience_ends_ = now + std::min<Duration>(wire_patience(), longest_grace);
+  patience_ends_ = now + grace();
 }
 
 void Requester::give_up() {
@@ -338,17 +337,15 @@ void Requester::settle_failure() {
 
 // --- Patience
 
-// What the wire would wait before it gives up (IBTA vol. 1, 9.7.6.1.3).
-Duration Requester::wire_patience() const {
+Duration Requester::patience() const {
   const QpAttr& attributes = operations_.attributes();
-  const Duration once{std::int64_t{4096} << attributes.timeout};
-  return attributes.timeout == 0 ? longest_grace : Duration{once * (attributes.retry_count + 1)};
+  return attributes.timeout == 0 ? Duration::zero() : local::patience(attributes);
 }
 
-// Not less than a process may be kept waiting.
-Duration Requester::patience() const {
-  if (operations_.attributes().timeout == 0) return Duration::zero();
-  return std::max<Duration>(wire_patience(), least_patience);
+Duration Requester::grace() const {
+  const QpAttr& attributes = operations_.attributes();
+  return attributes.timeout == 0 ? longest_grace
+                                 : std::min<Duration>(local::wire_patience(attributes), longest_grace);
 }
 
 TimePoint Requester::next_timeout() const {

@@ -89,7 +89,7 @@ class Requester {
   void note_failed(WcStatus status);
   void settle_failure();
   void give_up();
-  Duration wire_patience() const;
+  Duration grace() const;  // for answers of a peer that is gone
   Duration patience() const;
 
   Operations& operations_;
