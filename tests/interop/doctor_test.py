@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,26 @@ LIVE = {
     "services.provider": "librxe-rdmav",
 }
 
+# The guest's sshd: it knows one key, and starts what it is asked for in an environment of its own.
+SSH_SERVER = """
+mkdir -p /etc/dropbear /root/.ssh && cp /share/key.pub /root/.ssh/authorized_keys && chmod -R go= /root
+printf '#!/bin/sh\\nLD_LIBRARY_PATH=%s exec /programs/bin/beeline "$@"\\n' "$LD_LIBRARY_PATH" >/bin/beeline
+chmod +x /bin/beeline
+dropbear -R -F -E -s
+"""
+# What stands first in PATH and is called ssh: the real one, with the test's configuration instead of the user's.
+SSH_CLIENT = """#!/bin/sh
+exec {ssh} -F {folder}/config "$@"
+"""
+SSH_CONFIG = """
+User root
+IdentityFile {folder}/key
+IdentitiesOnly yes
+StrictHostKeyChecking no
+UserKnownHostsFile {folder}/known_hosts
+LogLevel ERROR
+"""
+
 
 def examined(text):
     return {check["id"]: check for check in json.loads(text)["checks"]}
@@ -42,8 +63,20 @@ def examined(text):
 class Doctor(unittest.TestCase):
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="beeline-doctor."))
-        self.lab = self.enterContext(Lab(guests=1, mtu=4200, share=self.folder, programs=[BEELINE]))
+        self.lab = self.enterContext(Lab(guests=1, mtu=4200, share=self.folder, programs=[BEELINE, shutil.which("dropbear", path="/usr/sbin:/usr/bin:/sbin:/bin")]))
         self.guest = self.lab.guest(0)
+
+    def ssh_to_guest(self):
+        """Starts an sshd in the guest; returns the PATH in which `ssh` reaches it without a question."""
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="beeline-ssh.")))
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True)
+        shutil.copy(folder / "key.pub", self.folder)
+        (folder / "config").write_text(SSH_CONFIG.format(folder=folder))
+        (folder / "bin").mkdir()
+        (folder / "bin/ssh").write_text(SSH_CLIENT.format(ssh=shutil.which("ssh"), folder=folder))
+        (folder / "bin/ssh").chmod(0o755)
+        self.guest.start(SSH_SERVER, timeout=200).wait_for("Not backgrounding")
+        return f"{folder / 'bin'}:{os.environ['PATH']}"
 
     def test_examines_the_live_device_and_its_recording_alike(self):
         self.guest.run("beeline doctor --record /share/guest.tar.zst", timeout=120).check()
@@ -87,7 +120,32 @@ class Doctor(unittest.TestCase):
                       checks["peer.rc_ping"]["evidence"])
         self.assertIn(f"bee0 {self.lab.ipv6} -> rxe0 {self.guest.ipv6}", checks["peer.rc_ping"]["evidence"])
 
-        # The device counted what the ping was.
+        self.device_counted_the_ping()
+
+    def test_ssh_starts_the_listener_on_the_other_host(self):
+        path = self.ssh_to_guest()
+        said = self.lab.host(BEELINE, "doctor", "--json", "--peer", self.guest.ipv4, "--ssh", timeout=150,
+                             env={"PATH": path})
+        checks = examined(said.output)
+        self.assertEqual({check["status"] for check in checks.values()} - {"ok", "not_applicable"}, set(), said.output)
+        self.assertEqual(said.status, 0)
+        self.assertIn(f"bee0 {self.lab.ipv4} -> rxe0 {self.guest.ipv4}: WRITE and SEND, every byte right",
+                      checks["peer.rc_ping"]["evidence"])
+        self.device_counted_the_ping()
+        # It ended with the conversation.
+        self.assertEqual(self.guest.run("grep -l 'stdi[o]' /proc/[0-9]*/cmdline 2>/dev/null").output, "")
+
+        lacking = self.lab.host(BEELINE, "doctor", "--json", "--peer", self.guest.ipv4, "--ssh", "--ssh-program",
+                                "/nowhere/beeline", timeout=60, env={"PATH": path})
+        self.assertEqual(lacking.status, 3, lacking.output)
+        complaint, _, said = lacking.output.partition("{")
+        self.assertIn("/nowhere/beeline: not found", complaint)
+        reached = examined("{" + said)["peer.listener"]
+        self.assertEqual(reached["status"], "failure")
+        self.assertIn(f"`ssh {self.guest.ipv4} /nowhere/beeline doctor --stdio` ended early", reached["evidence"])
+        self.assertIn("--ssh-program", reached["fix"])
+
+    def device_counted_the_ping(self):
         devices = {each["name"]: each for each in json.loads(self.guest.run("beeline devices --json").check())["devices"]}
         self.assertEqual(devices["rxe0"]["provider"], "system")
         self.assertEqual(devices["rxe0"]["interface"], "eth0")

@@ -209,6 +209,26 @@ TEST(Merge, ShowsOnlyWhatDiffers) {
     EXPECT_FALSE(compare({{"a", json(one)}, {"b", bad}})) << bad;
 }
 
+TEST(Merge, ComparesTheMtusOfTheInterfacesThatBee0WouldUse) {
+  auto one = bare_host();
+  one.facts["addresses"] = "lo 127.0.0.1/8\neno1 192.168.1.7/24\ndocker0 172.17.0.1/16\n";
+  one.files["/sys/class/net/lo/mtu"] = "65536\n";
+  one.files["/sys/class/net/eno1/mtu"] = one.files["/sys/class/net/docker0/mtu"] = "1500\n";
+  one.files["/sys/class/net/docker0/bridge/bridge_id"] = "8000.024200000000\n";
+  auto other = one;
+  other.facts["hostname"] = "node8";
+  other.files["/sys/class/net/eno1/mtu"] = "1400\n";
+  other.files["/sys/class/net/lo/mtu"] = other.files["/sys/class/net/docker0/mtu"] = "4000\n";
+  const auto json = [](Tree& tree) { return to_json(examine_host(tree, *choose_checks(""))); };
+  const auto compared = compare_reports({{"a", json(one)}, {"b", json(other)}}, SameHost::keep);
+  ASSERT_TRUE(compared);
+  ASSERT_EQ(compared->differences.size(), 1U) << to_text(*compared, View{});
+  const auto& difference = compared->differences.front();
+  EXPECT_EQ(difference.check + ": " + difference.what, "nic.mtu: eno1 MTU");
+  EXPECT_EQ(difference.hosts_by_value,
+            (std::map<std::string, std::vector<std::string>>{{"1400", {"node8"}}, {"1500", {"node7"}}}));
+}
+
 TEST(Merge, RanksThatSayTheSameAreOneHostAndSharedAlarmsStandOnce) {
   auto alike = card_host(connectx7), other = alike;
   alike.facts["environment"] = other.facts["environment"] = "NCCL_IB_DISABLE=1\nNCCL_DEBUG=TRACE\n";

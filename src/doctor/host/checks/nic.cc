@@ -195,7 +195,26 @@ void node_guid(Case& c) {
   }
 }
 
+// Without an RDMA device bee0 takes any interface with an address, and hosts should agree on its MTU.
+void software_mtu(Case& c) {
+  std::map<std::string, std::string> mtus;
+  for (const auto& address : addresses(c)) {
+    const auto interface = "/sys/class/net/" + address.interface;
+    // A bridge is a host's own (docker0, virbr0): no path to another host begins at it.
+    if (address.interface == "lo" || !c.names_in(interface + "/bridge").empty()) continue;
+    if (const auto mtu = c.text(interface + "/mtu")) mtus[address.interface] = *mtu;
+  }
+  std::string used;
+  for (const auto& [interface, mtu] : mtus) {
+    used +=
+        fmt::format("{}{} {}", used.empty() ? "; bee0's interfaces have the MTUs: " : ", ", interface, mtu);
+    c.compare(interface + " MTU", mtu);
+  }
+  c.not_applicable("no RDMA device" + used);
+}
+
 void netdev_mtu(Case& c) {
+  if (rdma_devices(c).empty()) return software_mtu(c);
   std::map<std::int64_t, std::string> seen;
   std::string evidence;
   for (const auto& port : roce_card_interfaces(c)) {
