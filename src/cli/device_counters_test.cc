@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 // A /sys of a test's own.
 class DeviceCountersTest : public testing::Test {
- protected:
+ public:
   DeviceCountersTest() {
     std::string name = fs::temp_directory_path() / "beeline-sys.XXXXXX";
     sys_ = mkdtemp(name.data());
@@ -30,6 +30,7 @@ class DeviceCountersTest : public testing::Test {
   }
   ~DeviceCountersTest() override { fs::remove_all(sys_); }
 
+ protected:
   void write(const std::string& path, const std::string& text) {
     fs::create_directories((sys_ / path).parent_path());
     std::ofstream(sys_ / path) << text;

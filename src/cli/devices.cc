@@ -21,6 +21,7 @@ struct DevicesArguments {
 
 std::vector<DeviceCounters> read_all(const std::vector<verbs::DeviceSummary>& devices) {
   std::vector<DeviceCounters> all;
+  all.reserve(devices.size());
   for (const verbs::DeviceSummary& device : devices) all.push_back(read_counters(device));
   return all;
 }
@@ -60,6 +61,7 @@ std::vector<TrainView> train_views(const Engine& engine) {
 void list(const std::vector<verbs::DeviceSummary>& devices, const Engine& engine,
           const DevicesArguments& typed) {
   std::vector<DeviceView> views;
+  views.reserve(devices.size());
   for (const verbs::DeviceSummary& device : devices)
     views.push_back({device, numa_node(device), read_counters(device)});
   if (typed.json) {

@@ -174,7 +174,8 @@ std::vector<std::string> name_missing(const Job& job, const std::vector<std::opt
   for (auto& [host, ranks] : by_host) {
     const auto more = ranks.size() > most_named ? fmt::format(" and {} more", ranks.size() - most_named) : "";
     ranks.resize(std::min(ranks.size(), most_named));
-    out.push_back((host.empty() ? "" : host + ": ") + bootstrap::list_ranks(ranks) + more);
+    out.push_back(
+        fmt::format("{}{}{}{}", host, host.empty() ? "" : ": ", bootstrap::list_ranks(ranks), more));
   }
   if (!out.empty())
     for (const auto& node : job.nodes)

@@ -19,6 +19,14 @@ void count_limit(void* cookie, CardEvent event) {
 }
 
 class CardShared : public TwoCards {
+ public:
+  ~CardShared() override {
+    right_.reset();
+    EXPECT_TRUE(succeeds(right_card_->destroy_srq(shared_)));
+    EXPECT_TRUE(succeeds(right_card_->deregister_region(keys_.lkey)));
+    EXPECT_TRUE(succeeds(right_card_->destroy_domain(domain_)));
+  }
+
  protected:
   static constexpr std::uint32_t depth = 256;
   static constexpr std::size_t slot_bytes = 4096;
@@ -28,12 +36,6 @@ class CardShared : public TwoCards {
         shared_(value_of(right_card_->create_srq(domain_, depth, 2, count_limit, &limits_))),
         pool_(depth * slot_bytes),
         keys_(value_of(right_card_->register_region(domain_, pool_.data(), pool_.size(), 0, full_access))) {}
-  ~CardShared() override {
-    right_.reset();
-    EXPECT_TRUE(succeeds(right_card_->destroy_srq(shared_)));
-    EXPECT_TRUE(succeeds(right_card_->deregister_region(keys_.lkey)));
-    EXPECT_TRUE(succeeds(right_card_->destroy_domain(domain_)));
-  }
   EndOptions sharing(QpType type = QpType::rc) const {
     EndOptions options;
     options.type = type;
@@ -68,8 +70,9 @@ TEST_F(CardShared, EightConnectionsShareOneQueueUnderLoss) {
   for (std::size_t p = 0; p < pairs; ++p)
     for (std::uint32_t m = 0; m < messages; ++m) {
       const std::uint32_t mark[2] = {static_cast<std::uint32_t>(p), m};
-      std::memcpy(left[p]->memory().data() + m * 2000, mark, sizeof mark);
-      ASSERT_EQ(left[p]->post(WrOpcode::send, m, m * 2000, 2000), PostResult::ok);
+      const std::size_t at = std::size_t{m} * 2000;
+      std::memcpy(left[p]->memory().data() + at, mark, sizeof mark);
+      ASSERT_EQ(left[p]->post(WrOpcode::send, m, at, 2000), PostResult::ok);
     }
   std::array<std::uint32_t, pairs> next{};
   std::size_t total = 0;

@@ -48,6 +48,7 @@ TEST(CardUdpOperations, AtomicsOfManyCardsAndOfThisSideLoseNothing) {
   alignas(8) std::uint64_t word = 0;
   const auto address = reinterpret_cast<std::uint64_t>(&word);
   std::vector<RegionKeys> keys;
+  keys.reserve(pairs.size());
   for (const Pair& pair : pairs)
     keys.push_back(
         value_of(target_card->register_region(pair.to->domain(), &word, sizeof word, address, full_access)));

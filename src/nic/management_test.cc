@@ -54,16 +54,18 @@ class RecordingAgent final : public ManagementAgent {
 };
 
 class ManagementTest : public testing::Test {
+ public:
+  ~ManagementTest() override {
+    a_->set_management_agent(nullptr);
+    b_->set_management_agent(nullptr);
+  }
+
  protected:
   ManagementTest() {
     a_ = make(1, address_a);
     b_ = make(2, address_b);
     a_->set_management_agent(&agent_a_);
     b_->set_management_agent(&agent_b_);
-  }
-  ~ManagementTest() override {
-    a_->set_management_agent(nullptr);
-    b_->set_management_agent(nullptr);
   }
   std::unique_ptr<Card> make(std::uint8_t slot, const IpAddress& address) {
     const port::Interface interface = interface_with(address);

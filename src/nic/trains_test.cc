@@ -215,7 +215,7 @@ TEST(TrainCut, NothingElseIsATrain) {
 
 class TrainsBetweenCards : public TwoCards {
  protected:
-  static constexpr std::size_t bytes = 64 * 1024;
+  static constexpr std::size_t bytes = 65'536;
 
   void SetUp() override {
     network_.train_max = 64;

@@ -82,6 +82,7 @@ TEST(SharedReceiveQueue, ServesManyThreads) {
   SharedReceiveQueue queue(16, 1, nullptr, nullptr);
   std::array<int, 2> taken{};
   std::vector<std::thread> threads;
+  threads.reserve(taken.size());
   for (int& count : taken)
     threads.emplace_back([&queue, &count] {
       for (int i = 0; i < rounds; ++i) {

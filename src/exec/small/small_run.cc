@@ -219,7 +219,6 @@ Result<bool> SmallRun::advance() {
         reduce(instruction);
         continue;
       case Kind::send:
-        break;
       case Kind::await:
         break;
     }

@@ -48,8 +48,8 @@ Remarks remarks_of(msghdr& header) {
 // The largest UDP payload, and the IP and UDP header that a raw socket shows before it.
 constexpr std::size_t message_bytes_max = 65'536;
 // Not a power of two, lest the beginnings of all buffers share a few places of the cache.
-constexpr std::size_t stride = message_bytes_max + 33 * 64;
-constexpr std::size_t bytes_at_once = 256 * 1024;
+constexpr std::size_t stride = message_bytes_max + std::size_t{33} * 64;
+constexpr std::size_t bytes_at_once = std::size_t{256} * 1024;
 
 // An empty message is one datagram, too.
 std::size_t count_segments(std::size_t bytes, std::size_t segment_bytes) {

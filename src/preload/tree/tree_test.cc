@@ -21,7 +21,7 @@ std::string content(const fs::path& path) {
 }
 
 class TreeTest : public ::testing::Test {
- protected:
+ public:
   TreeTest() {
     std::string name = (fs::temp_directory_path() / "beeline-tree-test.XXXXXX").string();
     where_ = ::mkdtemp(name.data());
@@ -36,6 +36,7 @@ class TreeTest : public ::testing::Test {
   }
   ~TreeTest() override { fs::remove_all(where_); }
 
+ protected:
   fs::path machine() const { return where_ / "machine"; }
   Tree make(Provider provider = Provider::automatic) {
     auto tree = Tree::make(devices_, {where_, machine(), provider});

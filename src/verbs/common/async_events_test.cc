@@ -14,10 +14,11 @@ namespace beeline::verbs {
 namespace {
 
 class AsyncEventsTest : public testing::Test {
- protected:
+ public:
   AsyncEventsTest() : fd_(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE | EFD_NONBLOCK)) { events_.use(fd_); }
   ~AsyncEventsTest() override { close(fd_); }
 
+ protected:
   bool readable() const {
     pollfd entry{fd_, POLLIN, 0};
     return poll(&entry, 1, 0) == 1;

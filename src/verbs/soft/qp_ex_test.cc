@@ -408,7 +408,7 @@ TEST_F(WrApi, ThreadsTakeTurns) {
   std::thread other(work);
   work();
   other.join();
-  for (const ibv_wc& wc : a_->wait(2 * rounds)) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  for (const ibv_wc& wc : a_->wait(std::size_t{2} * rounds)) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
 }
 
 }  // namespace
