@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "base/random.h"
 #include "nic/card_fixture.h"
 #include "nic/real_ports.h"
 #include "port/udp/udp_port.h"
@@ -229,6 +230,33 @@ TEST(DirectWrites, FindNothingBeyondWhatWasGranted) {
   owner.revoke();
   EXPECT_FALSE(writer.write([] { return true; }));
   EXPECT_EQ(writer.find(Key{5}, 1000, 8), nullptr) << "a gate that was found closed is not tried again";
+}
+
+// Whatever the owner says that the region is called, nothing is found outside its piece of the memory.
+TEST(DirectWrites, FindNothingOutsideThePieceWhateverItBeginsWith) {
+  Prng random(21);
+  const std::uint64_t starts[] = {0, 1, 1000, UINT64_MAX - 50, UINT64_MAX};
+  int found = 0;
+  for (const std::uint64_t start : starts) {
+    auto pair = std::make_unique<proto::local::SharedPair>();
+    local::DirectWrites writer;
+    writer.begin(*pair, 1);
+    writer.note_asked(Key{5});
+    auto memory = value_of(local::SharedMemory::create("test", page_bytes));
+    const std::byte* const piece = static_cast<std::byte*>(memory.data()) + 64;
+    writer.use(std::move(memory), 1, start, 64, 100);
+    for (int i = 0; i < 20000; ++i) {
+      const std::uint64_t bytes = i % 8 == 0 ? random.next() : random.below(128);
+      const std::uint64_t address = i % 7 == 0 ? random.next() : start + random.below(256) - 64;
+      const std::byte* const at = writer.find(Key{5}, address, bytes);
+      if (at == nullptr) continue;
+      ++found;
+      ASSERT_GE(at, piece) << start << " " << address << " " << bytes;
+      ASSERT_LE(bytes, 100u);
+      ASSERT_LE(static_cast<std::uint64_t>(at - piece), 100 - bytes) << start << " " << address;
+    }
+  }
+  EXPECT_GT(found, 0);
 }
 
 TEST(DirectWrites, CopyAnyLengthToAnyPlace) {

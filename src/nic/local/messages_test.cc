@@ -63,5 +63,31 @@ TEST(LaneMessages, OfAnotherVersionSizeOrKindAreRefused) {
   EXPECT_FALSE(decode(encode(answer))) << "an answer has a verdict";
 }
 
+// What a grant may hold is the lane's to judge: here, nothing is lost, and a part of one is none.
+TEST(LaneMessages, WantsAndGrantsOfAnyNumbersComeOutWholeOrNotAtAll) {
+  Prng random(20);
+  for (int round = 0; round < 500; ++round) {
+    Message message;
+    message.kind = round % 2 == 0 ? Kind::want : Kind::grant;
+    message.id = random.next();
+    message.key = Key{static_cast<std::uint32_t>(random.next())};
+    message.address = random.next();
+    message.offset = random.next();
+    message.bytes = random.next();
+    message.memory_bytes = random.next();
+    const MessageBytes bytes = encode(message);
+    const auto decoded = decode(bytes);
+    ASSERT_TRUE(decoded);
+    EXPECT_EQ(decoded->kind, message.kind);
+    EXPECT_EQ(decoded->id, message.id);
+    EXPECT_EQ(decoded->key, message.key);
+    EXPECT_EQ(decoded->address, message.address);
+    EXPECT_EQ(decoded->offset, message.offset);
+    EXPECT_EQ(decoded->bytes, message.bytes);
+    EXPECT_EQ(decoded->memory_bytes, message.memory_bytes);
+    for (std::size_t size = 0; size < message_bytes; ++size) ASSERT_FALSE(decode(Bytes(bytes).first(size)));
+  }
+}
+
 }  // namespace
 }  // namespace beeline::nic::local
