@@ -78,6 +78,7 @@ std::string counters_line(const nic::CardCounters& card, const port::PortCounter
   for (const Lane& lane : lanes)
     by_lane[lane.name] = {{"payload_bytes_sent", card.*lane.sent},
                           {"payload_bytes_received", card.*lane.received}};
+  by_lane["local"]["payload_bytes_stored"] = card.local_payload_stored;
   const Json line = {{"version", 1},
                      {"program", program},
                      {"pid", pid},

@@ -145,6 +145,7 @@ std::string card_text(const nic::Limits& limits, const nic::CardCounters& counte
                          {"payload bytes sent on the wire", counters.wire_payload_sent},
                          {"payload bytes received on the wire", counters.wire_payload_received},
                          {"payload bytes sent through shared memory", counters.local_payload_sent},
+                         {"  by stores; no peer counts those received", counters.local_payload_stored},
                          {"payload bytes received through shared memory", counters.local_payload_received},
                          {"processes that memory is shared with", counters.local_processes},
                          {"  copied from directly; the others: in pieces", counters.local_processes_direct},

@@ -83,6 +83,7 @@ CardCounters CardImpl::counters() const {
   const auto peers = lane_->peers();
   sum.local_payload_sent = payload.sent;
   sum.local_payload_received = payload.received;
+  sum.local_payload_stored = payload.stored;
   sum.local_processes = static_cast<std::uint64_t>(peers.processes);
   sum.local_processes_direct = static_cast<std::uint64_t>(peers.direct);
   return sum;

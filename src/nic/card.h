@@ -63,6 +63,8 @@ struct CardCounters {
   std::uint64_t sent = 0, send_faults = 0, send_no_room = 0;
   std::uint64_t wire_payload_sent = 0, wire_payload_received = 0;    // bytes, per lane: the wire
   std::uint64_t local_payload_sent = 0, local_payload_received = 0;  // shared memory
+  // Of those sent: by stores into the peer's memory, which the peer's card does not see coming.
+  std::uint64_t local_payload_stored = 0;
   std::uint64_t local_processes = 0;                                 // connections of the local lane now,
   std::uint64_t local_processes_direct = 0;  // and over how many both sides copy from each other directly
 };

@@ -21,11 +21,14 @@ struct QueuePair::Parts {
     forget_lane();
   }
 
+  static LocalBytes bytes_of(const local::Lane& lane) {
+    return {lane.bytes_sent(), lane.bytes_received(), lane.bytes_stored()};
+  }
+
   void forget_lane() {
     if (local) {
       local->close();
-      carried_sent += local->bytes_sent();
-      carried_received += local->bytes_received();
+      carried += bytes_of(*local);
     }
     local.reset();
     lane = lane_rule == LaneRule::wire ? LaneState::wire : LaneState::undecided;
@@ -67,7 +70,7 @@ struct QueuePair::Parts {
   LaneState lane = LaneState::wire;
   std::optional<local::Lane> local;  // on the local lane, instead of requester and responder
   bool published = false, waited_for = false;
-  std::uint64_t carried_sent = 0, carried_received = 0;  // over lanes that have been left
+  LocalBytes carried;  // over lanes that have been left
 };
 
 namespace {
@@ -273,11 +276,10 @@ void QueuePair::lose_local_peer(TimePoint now) {
 TimePoint QueuePair::next_local_timeout() const {
   return parts_->local ? parts_->local->next_timeout() : TimePoint::never();
 }
-std::uint64_t QueuePair::local_bytes_sent() const {
-  return parts_->carried_sent + (parts_->local ? parts_->local->bytes_sent() : 0);
-}
-std::uint64_t QueuePair::local_bytes_received() const {
-  return parts_->carried_received + (parts_->local ? parts_->local->bytes_received() : 0);
+LocalBytes QueuePair::local_bytes() const {
+  LocalBytes all = parts_->carried;
+  if (parts_->local) all += Parts::bytes_of(*parts_->local);
+  return all;
 }
 
 }  // namespace beeline::proto

@@ -102,6 +102,19 @@ struct QpSetup {
   LaneRule lane = LaneRule::wire;
 };
 
+// Of payload, on the local lane. Of those sent, `stored` were stores into the peer's memory, which its own
+// count of received ones does not have.
+struct LocalBytes {
+  std::uint64_t sent = 0, received = 0, stored = 0;
+
+  LocalBytes& operator+=(const LocalBytes& other) {
+    sent += other.sent;
+    received += other.received;
+    stored += other.stored;
+    return *this;
+  }
+};
+
 class QueuePair {
  public:
   explicit QueuePair(const QpSetup& setup);
@@ -187,8 +200,7 @@ class QueuePair {
   void lose_local_peer(TimePoint now);
   TimePoint next_local_timeout() const;
   // Payload bytes that the local lane has carried, ever.
-  std::uint64_t local_bytes_sent() const;
-  std::uint64_t local_bytes_received() const;
+  LocalBytes local_bytes() const;
 
  private:
   struct Parts;

@@ -43,8 +43,7 @@ void LocalLane::remove(QueuePair& qp) {
   if (queue_pairs_.erase(qp.qpn.value) == 0) return;
   if (qp.local != nullptr && qp.local->active) serve_what_came(qp);
   detach(qp);
-  gone_.sent += qp.protocol.local_bytes_sent();
-  gone_.received += qp.protocol.local_bytes_received();
+  gone_ += qp.protocol.local_bytes();
 }
 
 void LocalLane::detach(QueuePair& qp) {
@@ -169,13 +168,12 @@ void LocalLane::wake_up() {
   for (const auto& [id, link] : links_) link->set_sleeping(false);
 }
 
-LocalLane::Payload LocalLane::payload() {
+proto::LocalBytes LocalLane::payload() {
   const std::lock_guard lock(mutex_);
-  Payload sum = gone_;
+  proto::LocalBytes sum = gone_;
   for (const auto& [number, qp] : queue_pairs_) {
     const std::lock_guard inner(qp->mutex);
-    sum.sent += qp->protocol.local_bytes_sent();
-    sum.received += qp->protocol.local_bytes_received();
+    sum += qp->protocol.local_bytes();
   }
   return sum;
 }

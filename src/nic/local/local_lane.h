@@ -88,11 +88,8 @@ class LocalLane {
   // There is a thread that looks after the connections.
   void leave_links_to_thread() { thread_has_links_ = true; }
 
-  struct Payload {
-    std::uint64_t sent = 0, received = 0;
-  };
   // Of all queue pairs that ever were.
-  Payload payload();
+  proto::LocalBytes payload();
   struct Peers {
     int processes = 0, direct = 0;  // of which so many can be copied from directly
   };
@@ -154,7 +151,7 @@ class LocalLane {
   std::unordered_map<std::uint32_t, QueuePair*> queue_pairs_;  // RC, by number
   std::unordered_map<std::uint64_t, QueuePair*> asks_;
   std::vector<QueuePair*> attached_;  // that ask or share memory
-  Payload gone_;                      // of queue pairs that are no more
+  proto::LocalBytes gone_;            // of queue pairs that are no more
   unsigned polls_ = 0, rounds_ = 0;
   bool more_ = false;
   // … to here.

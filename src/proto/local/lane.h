@@ -33,6 +33,7 @@ class Lane {
   void lose_peer(TimePoint now);
 
   std::uint64_t bytes_sent() const { return requester_.bytes_sent() + responder_.bytes_read(); }
+  std::uint64_t bytes_stored() const { return requester_.bytes_stored(); }
   std::uint64_t bytes_received() const { return responder_.bytes_received() + requester_.bytes_read(); }
 
  private:

@@ -46,7 +46,7 @@ class Requester {
     return operations_.may_begin() && operations_.sends().empty() && filled_ == taken_ && !lost_ && !gone_;
   }
   // Such a WRITE has been executed, and is worth no entry in the send queue …
-  void note_direct(std::uint32_t bytes) { bytes_sent_ += bytes; }
+  void note_direct(std::uint32_t bytes) { bytes_stored_ += bytes; }
   // … or, as it has one, is complete.
   void complete_directly(std::uint32_t bytes) {
     note_direct(bytes);
@@ -56,7 +56,9 @@ class Requester {
 
   // Nothing that has begun is left.
   bool idle() const { return filled_ == taken_ && offset_ == 0; }
-  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::uint64_t bytes_sent() const { return bytes_sent_ + bytes_stored_; }
+  // Of them, by WRITEs that did not go through the ring: the peer has not seen these come.
+  std::uint64_t bytes_stored() const { return bytes_stored_; }
   std::uint64_t bytes_read() const { return bytes_read_; }
 
  private:
@@ -116,7 +118,7 @@ class Requester {
   bool gone_ = false;  // and that is known for long enough
   std::uint32_t heartbeat_ = 0;
   TimePoint patience_ends_ = TimePoint::never();
-  std::uint64_t bytes_sent_ = 0, bytes_read_ = 0;  // of payload; by READs
+  std::uint64_t bytes_sent_ = 0, bytes_stored_ = 0, bytes_read_ = 0;  // of payload; directly; by READs
 };
 
 }  // namespace beeline::proto::local
