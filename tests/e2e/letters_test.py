@@ -3,12 +3,13 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BEELINE = pathlib.Path(os.environ.get("BEELINE_BUILD", ROOT / "build"), "bin/beeline")
+PROGRAMS = pathlib.Path(os.environ.get("BEELINE_BUILD", ROOT / "build"), "bin")
 RANKS, CALLS, BYTES = 2, 2000, 64
 
 
@@ -18,7 +19,7 @@ class Letters(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="beeline-letters.") as folder:
             file = pathlib.Path(folder, "counters.json")
             done = subprocess.run(
-                [BEELINE, "bench", "all_reduce", "--ranks", str(RANKS), "-d", "float", "-b", str(size), "-e", str(size),
+                [PROGRAMS / "beeline", "bench", "all_reduce", "--ranks", str(RANKS), "-d", "float", "-b", str(size), "-e", str(size),
                  "-n", str(CALLS), "-w", "5", "-c", "1"],
                 env={**os.environ, "BEELINE_PROVIDER": "soft", "BEELINE_LANE": lane, "BEELINE_COUNTERS": str(file)},
                 capture_output=True, text=True, timeout=300)
@@ -44,6 +45,20 @@ class Letters(unittest.TestCase):
         lanes = self.lanes("wire", BYTES)
         self.assertEqual(set(lanes["local"].values()), {0}, lanes)
         self.assertGreaterEqual(lanes["wire"]["payload_bytes_received"], RANKS * CALLS * BYTES, lanes)
+
+    def test_ranks_that_fall_asleep_miss_nothing(self):
+        """Whether a letter comes before, behind or in the middle of falling asleep: every call ends, and is right."""
+        for ranks, calls in ((2, 4000), (4, 600)):
+            with self.subTest(ranks=ranks), socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+                free.close()
+                env = {**os.environ, "BEELINE_PROVIDER": "soft", "BEELINE_LANE": "local", "BEELINE_TIMEOUT": "60"}
+                group = [subprocess.Popen([PROGRAMS / "e2e_drowsy", str(rank), str(ranks), f"127.0.0.1:{port}", str(calls), "7"],
+                                          env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                         for rank in range(ranks)]
+                said = [rank.communicate(timeout=300)[0] for rank in group]
+                self.assertEqual([rank.returncode for rank in group], [0] * ranks, said)
+                self.assertEqual(said, [f"{calls} calls\n"] * ranks)
 
 
 if __name__ == "__main__":
