@@ -84,4 +84,4 @@ if __name__ == "__main__":
     if why := reason_against():
         print(f"hardware_path_test.py does not run: {why}")
         sys.exit(NOT_RUN)
-    unittest.main(verbosity=2)
+    unittest.main(verbosity=2, failfast=True)  # what failed leaves the guests in a state that says nothing
