@@ -65,7 +65,7 @@ struct CardCounters {
   std::uint64_t local_payload_sent = 0, local_payload_received = 0;  // shared memory
   // Of those sent: by stores into the peer's memory, which the peer's card does not see coming.
   std::uint64_t local_payload_stored = 0;
-  std::uint64_t local_processes = 0;                                 // connections of the local lane now,
+  std::uint64_t local_processes = 0;         // connections of the local lane now,
   std::uint64_t local_processes_direct = 0;  // and over how many both sides copy from each other directly
 };
 
