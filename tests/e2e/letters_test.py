@@ -3,13 +3,13 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAMS = pathlib.Path(os.environ.get("BEELINE_BUILD", ROOT / "build"), "bin")
+from ranks import BUILD, free_port
+
+PROGRAMS = BUILD / "bin"
 RANKS, CALLS, BYTES = 2, 2000, 64
 
 
@@ -19,8 +19,8 @@ class Letters(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="beeline-letters.") as folder:
             file = pathlib.Path(folder, "counters.json")
             done = subprocess.run(
-                [PROGRAMS / "beeline", "bench", "all_reduce", "--ranks", str(RANKS), "-d", "float", "-b", str(size), "-e", str(size),
-                 "-n", str(CALLS), "-w", "5", "-c", "1"],
+                [PROGRAMS / "beeline", "bench", "all_reduce", "--ranks", str(RANKS), "-d", "float", "-b", str(size),
+                 "-e", str(size), "-n", str(CALLS), "-w", "5", "-c", "1"],
                 env={**os.environ, "BEELINE_PROVIDER": "soft", "BEELINE_LANE": lane, "BEELINE_COUNTERS": str(file)},
                 capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -49,12 +49,11 @@ class Letters(unittest.TestCase):
     def test_ranks_that_fall_asleep_miss_nothing(self):
         """Whether a letter comes before, behind or in the middle of falling asleep: every call ends, and is right."""
         for ranks, calls in ((2, 4000), (4, 600)):
-            with self.subTest(ranks=ranks), socket.create_server(("127.0.0.1", 0)) as free:
-                port = free.getsockname()[1]
-                free.close()
+            with self.subTest(ranks=ranks):
+                meeting = f"127.0.0.1:{free_port()}"
                 env = {**os.environ, "BEELINE_PROVIDER": "soft", "BEELINE_LANE": "local", "BEELINE_TIMEOUT": "60"}
-                group = [subprocess.Popen([PROGRAMS / "e2e_drowsy", str(rank), str(ranks), f"127.0.0.1:{port}", str(calls), "7"],
-                                          env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                group = [subprocess.Popen([PROGRAMS / "e2e_drowsy", str(rank), str(ranks), meeting, str(calls), "7"], env=env,
+                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                          for rank in range(ranks)]
                 said = [rank.communicate(timeout=300)[0] for rank in group]
                 self.assertEqual([rank.returncode for rank in group], [0] * ranks, said)

@@ -16,6 +16,7 @@ from lab import Lab, reason_against  # noqa: E402
 
 NOT_RUN = 77  # ctest counts this as not run
 BEELINE = BUILD / "bin/beeline"
+SSHD = shutil.which("dropbear", path="/usr/sbin:/usr/bin:/sbin:/bin")
 # What is true of every guest: nobody sets its clock, and it has half of its little memory for /dev/shm.
 TRUE_ALARMS = {"host.clock", "container.shm"}
 # What the doctor sees of rxe0, and where.
@@ -63,7 +64,7 @@ def examined(text):
 class Doctor(unittest.TestCase):
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="beeline-doctor."))
-        self.lab = self.enterContext(Lab(guests=1, mtu=4200, share=self.folder, programs=[BEELINE, shutil.which("dropbear", path="/usr/sbin:/usr/bin:/sbin:/bin")]))
+        self.lab = self.enterContext(Lab(guests=1, mtu=4200, share=self.folder, programs=[BEELINE, SSHD]))
         self.guest = self.lab.guest(0)
 
     def ssh_to_guest(self):
