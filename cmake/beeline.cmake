@@ -15,7 +15,9 @@ if(BEELINE_SANITIZE)
   target_link_options(beeline_flags INTERFACE -fsanitize=${BEELINE_SANITIZE})
 endif()
 if(BEELINE_FUZZ)
-  target_compile_options(beeline_flags INTERFACE -fsanitize=fuzzer-no-link)
+  # Tests are not fuzzed: no look at which of their branches are taken.
+  target_compile_options(beeline_flags INTERFACE
+    "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:BEELINE_TEST_CODE>>>:-fsanitize=fuzzer-no-link>")
 endif()
 
 if(BEELINE_TESTS)
@@ -27,7 +29,8 @@ endif()
 # beeline_folder(NAME [DEPS lib…] [LIBS external…])
 #   One static library beeline_NAME of every *.cc below the current folder, and,
 #   where there are *_test.cc files, one test program NAME_test of those.
-#   SERIAL: no other test may run beside these. HEAVY: as in beeline_test. DEPS are other folders by their short names; LIBS anything CMake can link.
+#   SERIAL: no other test may run beside these. HEAVY: as in beeline_test.
+#   DEPS are other folders by their short names; LIBS anything CMake can link.
 function(beeline_folder name)
   cmake_parse_arguments(ARG "SERIAL;HEAVY" "" "DEPS;LIBS;TEST_LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
@@ -38,6 +41,9 @@ function(beeline_folder name)
   if(sources)
     add_library(beeline_${name} STATIC ${sources})
     target_link_libraries(beeline_${name} PUBLIC beeline_flags ${ARG_DEPS} ${ARG_LIBS})
+    if(BEELINE_SANITIZE AND ARG_HEAVY)
+      target_compile_options(beeline_${name} PRIVATE -O1)
+    endif()
   else()
     add_library(beeline_${name} INTERFACE)
     target_link_libraries(beeline_${name} INTERFACE beeline_flags ${ARG_DEPS} ${ARG_LIBS})
@@ -54,21 +60,21 @@ function(beeline_folder name)
 endfunction()
 
 # beeline_test(NAME SOURCES file… LIBS target…): a GoogleTest program; ctest
-# sees each of its cases by name. HEAVY: running it takes longer than compiling it.
+# sees each of its cases by name. HEAVY: under the sanitizers, running it unoptimised would take longer than
+# optimising it.
 function(beeline_test name)
   cmake_parse_arguments(ARG "SERIAL;HEAVY" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 900)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  # Compiling most tests takes longer than running them; what they test is optimised, and looked at by every
-  # sanitizer, in full.
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} beeline_flags GTest::gtest GTest::gmock GTest::gtest_main)
-  if(BEELINE_SANITIZE)
-    target_compile_options(${name} PRIVATE $<IF:$<BOOL:${ARG_HEAVY}>,-O1,-O0> -g1
-                           -fno-sanitize=fuzzer-no-link,undefined)
-  else()
-    target_compile_options(${name} PRIVATE -O1 -g1)
+  set_target_properties(${name} PROPERTIES BEELINE_TEST_CODE ON)
+  # Compiling most tests takes longer than running them.
+  if(NOT BEELINE_SANITIZE)
+    target_compile_options(${name} PRIVATE -O1)
+  elseif(ARG_HEAVY)
+    target_compile_options(${name} PRIVATE -O1)
   endif()
   gtest_discover_tests(${name} TEST_PREFIX "${name}:" DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_SERIAL})

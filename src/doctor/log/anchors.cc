@@ -6,7 +6,7 @@
 
 namespace beeline::doctor::log {
 
-Anchors::Anchors(std::span<const std::string_view> texts) : seen_(texts.size()) {
+Anchors::Anchors(std::span<const std::string_view> texts) : texts_(texts.size()) {
   for (const auto text : texts)
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(lower(c));

@@ -11,20 +11,28 @@ namespace beeline::doctor::log {
 
 class Anchors {
  public:
+  // Which texts were found in the line at hand: what a thread that scans brings along.
+  class Seen {
+    friend class Anchors;
+    std::vector<std::uint64_t> round_of;
+    std::uint64_t round = 0;
+  };
+
   // Upper and lower case are the same.
   explicit Anchors(std::span<const std::string_view> texts);
 
   // Calls found(index, end) for the first occurrence of each text; `end` is the offset behind it.
   template <class Found>
-  void scan(std::string_view line, Found&& found) {
-    ++round_;
+  void scan(std::string_view line, Seen& seen, Found&& found) const {
+    seen.round_of.resize(texts_);
+    ++seen.round;
     std::uint32_t state = 0;
     for (std::size_t i = 0; i < line.size(); ++i) {
       state = next_[state * classes_ + class_of_[static_cast<unsigned char>(line[i])]];
       for (std::uint32_t at = reports_[state] ? state : report_[state]; at != 0; at = report_[at]) {
         for (const std::uint16_t text : texts_of_[at]) {
-          if (seen_[text] == round_) continue;
-          seen_[text] = round_;
+          if (seen.round_of[text] == seen.round) continue;
+          seen.round_of[text] = seen.round;
           found(text, i + 1);
         }
       }
@@ -41,8 +49,7 @@ class Anchors {
   std::vector<std::uint32_t> report_;  // the next shorter state that ends a text; 0 is none
   std::vector<bool> reports_;
   std::vector<std::vector<std::uint16_t>> texts_of_;
-  std::vector<std::uint64_t> seen_;
-  std::uint64_t round_ = 0;
+  std::size_t texts_;
 };
 
 }  // namespace beeline::doctor::log

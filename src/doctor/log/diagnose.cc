@@ -36,6 +36,18 @@ std::vector<std::string_view> anchors_of(const std::vector<Recogniser>& recognis
   return anchors;
 }
 
+struct Table {
+  std::vector<Recogniser> recognisers = all_recognisers();
+  std::size_t first_of_kernel = recognisers.size() - kernel_recognisers().size();
+  Anchors anchors{anchors_of(recognisers)};
+};
+
+// The same for every reader, and made once: linking the anchors takes longer than reading most logs.
+const Table& all_rows() {
+  static const Table table;
+  return table;
+}
+
 // "### node7 dmesg", "===== node7 =====": whoever puts several hosts' outputs into one file writes above them
 // whose they are.
 bool is_heading(std::string_view body) {
@@ -56,17 +68,14 @@ bool is_one_of_two_looks(std::string_view name) {
 }  // namespace
 
 struct Reader::Impl {
-  Impl() : recognisers(all_recognisers()), anchors(anchors_of(recognisers)) {}
-
   void take(std::string_view text, std::uint64_t number, bool cut);
   void recognise(const Line& line, const Mark& mark);
   bool accept_exception(const Line& line);
   void add(Event&& event, const Line& line, const Mark& mark);
   void end_source();
 
-  std::vector<Recogniser> recognisers;
-  std::size_t first_of_kernel = recognisers.size() - kernel_recognisers().size();
-  Anchors anchors;
+  const Table& table = all_rows();
+  Anchors::Seen seen_anchors;
   Lines lines;
   Story story;
   std::uint32_t source = 0;
@@ -125,17 +134,18 @@ bool Reader::Impl::accept_exception(const Line& line) {
 
 void Reader::Impl::recognise(const Line& line, const Mark& mark) {
   hits.clear();
-  anchors.scan(line.body, [&](std::uint16_t row, std::size_t end) { hits.emplace_back(row, end); });
+  table.anchors.scan(line.body, seen_anchors,
+                     [&](std::uint16_t row, std::size_t end) { hits.emplace_back(row, end); });
   std::sort(hits.begin(), hits.end());
   bool symptom = false;
   for (const auto& [row, end] : hits) {
-    const Recogniser& recogniser = recognisers[row];
+    const Recogniser& recogniser = table.recognisers[row];
     if (symptom && (recogniser.kind == Kind::count_ || is_symptom(recogniser.kind) ||
                     recogniser.kind == Kind::fact_exception))
       continue;
     Event event;
     event.kind = recogniser.kind;
-    event.kernel = row >= first_of_kernel;
+    event.kernel = row >= table.first_of_kernel;
     if (!recogniser.extract(line, line.body.substr(end), event) || event.kind == Kind::count_) continue;
     if (symptom && is_symptom(event.kind)) continue;
     if (event.kind == Kind::fact_exception) {

@@ -49,10 +49,11 @@ TEST(Lines, LongOnesAreCut) {
 
 TEST(Anchors, FindEveryTextOnce) {
   const std::string_view texts[] = {"he", "she", "his", "hers", "error 12"};
-  Anchors anchors(texts);
+  const Anchors anchors(texts);
+  Anchors::Seen seen;
   const auto found = [&](std::string_view line) {
     std::vector<std::pair<int, std::size_t>> hits;
-    anchors.scan(line, [&](std::uint16_t text, std::size_t end) { hits.emplace_back(text, end); });
+    anchors.scan(line, seen, [&](std::uint16_t text, std::size_t end) { hits.emplace_back(text, end); });
     return hits;
   };
   using Hits = std::vector<std::pair<int, std::size_t>>;
