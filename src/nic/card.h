@@ -180,8 +180,10 @@ class Card {
   virtual Result<RegionKeys> reregister_region(Key lkey, const RegionChange& change) = 0;
 
   // Memory that a peer of this host can write to by itself once it lies in a region that it may write to: its
-  // short WRITEs are stores there. Whoever maps one piece has all of it, so what different peers write to is
-  // allocated apart. Whole pages, all zero; not inherited by a forked child. Deregister before freeing.
+  // short WRITEs are stores there, and the bytes of long ones may be seen before operations that were posted
+  // earlier are executed (a completion means what it always does). Whoever maps one piece has all of it, so
+  // what different peers write to is allocated apart. Whole pages, all zero; not inherited by a forked child.
+  // Deregister before freeing.
   virtual Result<void*> allocate_memory(std::size_t bytes) = 0;
   virtual Result<void> free_memory(void* memory) = 0;
 

@@ -246,7 +246,13 @@ proto::PostResult CardImpl::post_send(QueuePair* qp, const proto::SendWr& reques
     const std::lock_guard lock(qp->mutex);
     if (qp->local != nullptr && lane_->write_directly(*qp, request, regions_)) return proto::PostResult::ok;
     const TimePoint now = port_->now();
-    result = qp->protocol.post_send(now, request);
+    if (qp->local != nullptr && lane_->place(*qp, request, regions_)) {
+      proto::SendWr placed = request;
+      placed.placed = true;
+      result = qp->protocol.post_send(now, placed);
+    } else {
+      result = qp->protocol.post_send(now, request);
+    }
     lane = qp->protocol.lane();
     if (lane == proto::LaneState::local) {
       lane_->settle(*qp, now);

@@ -262,6 +262,7 @@ QueuePair::Step QueuePair::step_local(TimePoint now) {
 
 bool QueuePair::has_local_work() const { return parts_->local && parts_->local->has_work(); }
 bool QueuePair::may_write_directly() const { return parts_->local && parts_->local->may_write_directly(); }
+bool QueuePair::may_place() const { return parts_->local && parts_->local->may_place(); }
 void QueuePair::note_direct_write(std::uint32_t bytes) { parts_->local->note_direct(bytes); }
 PostResult QueuePair::complete_direct_write(const SendWr& request, std::uint32_t bytes) {
   const PostResult result = parts_->operations.post_send(request);

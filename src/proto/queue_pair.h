@@ -192,6 +192,8 @@ class QueuePair {
   // It has been. One that asks for a completion gets it; refused as by post_send().
   void note_direct_write(std::uint32_t bytes);
   PostResult complete_direct_write(const SendWr& request, std::uint32_t bytes);
+  // Whether whoever posts a WRITE may store its bytes first, and post it with `placed`.
+  bool may_place() const;
   // True once after a receive request was posted that a request of the peer has waited for.
   bool take_waited_for();
   // True once after a post has put something where the peer sees it.

@@ -76,6 +76,7 @@ struct SendWr {
   bool solicited = false;
   bool fence = false;
   bool inline_data = false;     // the bytes are copied at post time, lkeys are ignored
+  bool placed = false;          // local lane: the bytes of this WRITE lie where they are to go (may_place())
   std::uint32_t immediate = 0;  // host order
   std::uint64_t remote_address = 0;
   Key rkey{};

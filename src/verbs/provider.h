@@ -40,7 +40,8 @@ class Provider {
   virtual ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t bytes, int access) = 0;
   virtual int dereg_mr(ibv_mr* mr) = 0;
 
-  // Memory that is best for peers to WRITE short messages to: zeroed whole pages, one piece for each peer.
+  // Memory that is best for peers to WRITE to: zeroed whole pages, one piece for each peer. The bytes of a
+  // WRITE may be there before what its peer has posted earlier is executed; completions come in order.
   // nullptr, and errno 0: any memory is as good. Deregister it before freeing it.
   virtual void* allocate_memory(ibv_context*, std::size_t) {
     errno = 0;

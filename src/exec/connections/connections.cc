@@ -57,7 +57,7 @@ Result<void> Connections::create_objects(ibv_context* context) {
   for (int peer = 0; peer <= peer_count; ++peer)
     if (Rank{peer} != rank_) {
       BEELINE_TRY_VOID(create_peer(Rank{peer}, mtu_bytes));
-      BEELINE_TRY_VOID(create_mailbox(context, peers_[static_cast<std::size_t>(peer)]));
+      BEELINE_TRY_VOID(create_mailbox(peers_[static_cast<std::size_t>(peer)]));
     }
   return {};
 }

@@ -47,12 +47,12 @@ struct Write {
 };
 
 // Of the device, or any.
-struct FreeMailbox {
+struct FreePeerWritten {
   verbs::Provider* provider = nullptr;  // nullptr: the C library's
   ibv_context* context = nullptr;
   void operator()(std::byte* memory) const;
 };
-using MailboxMemory = std::unique_ptr<std::byte, FreeMailbox>;
+using PeerWritten = std::unique_ptr<std::byte, FreePeerWritten>;
 
 inline constexpr std::uint32_t no_cookie = UINT32_MAX;  // of a WRITE that nobody hears of
 
@@ -142,6 +142,8 @@ class Connections {
   // All queue pairs to ERR: afterwards nobody reads or writes our memory.
   void break_all();
 
+  // Zeroed memory that a peer WRITEs to, as the device likes it best.
+  Result<PeerWritten> allocate_for_peer(std::size_t bytes);
   Result<verbs::MemoryRegion> register_memory(void* address, std::size_t bytes, int access) {
     return verbs::register_memory(provider_, pd_.get(), address, bytes, access);
   }
@@ -149,7 +151,7 @@ class Connections {
  private:
   struct Peer {
     // What the peer writes to; destroyed after who uses it.
-    MailboxMemory mailbox;
+    PeerWritten mailbox;
     verbs::MemoryRegion mailbox_region;
     std::uint64_t remote_mailbox = 0;
     std::uint32_t remote_mailbox_key = 0;
@@ -189,7 +191,7 @@ class Connections {
   Result<void> check_room(ibv_context* context, int entries_per_peer, int peer_count);
   Result<void> create_peer(Rank peer, std::uint32_t mtu_bytes);
   static bool is_quiet(const Peer& peer) { return peer.letters_open && peer.is_retired(peer.last_message); }
-  Result<void> create_mailbox(ibv_context* context, Peer& peer);
+  Result<void> create_mailbox(Peer& peer);
   Result<void> write_to_mailbox(Rank peer, const std::byte* from, std::uint32_t bytes, std::uint64_t offset,
                                 bool signaled = false);
   std::byte* next_parcel(const Peer& peer, std::uint32_t bytes) {

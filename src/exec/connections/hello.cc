@@ -11,7 +11,7 @@ namespace {
 
 // "BEEX", and the version of everything that ranks of a group must have in common.
 constexpr std::uint32_t magic = 0x42454558;
-constexpr std::uint32_t version = 2;
+constexpr std::uint32_t version = 3;
 
 // magic, version, message bytes, parcel bytes, lanes, adverts per lane, piece bytes, communicator, size,
 // rank: 4 bytes each

@@ -8,23 +8,28 @@
 
 namespace beeline::exec {
 
-void FreeMailbox::operator()(std::byte* memory) const {
+void FreePeerWritten::operator()(std::byte* memory) const {
   if (provider == nullptr)
     std::free(memory);
   else
     provider->free_memory(context, memory);
 }
 
-Result<void> Connections::create_mailbox(ibv_context* context, Peer& peer) {
-  if (void* const memory = provider_.allocate_memory(context, mailbox_bytes); memory != nullptr) {
-    peer.mailbox = MailboxMemory(static_cast<std::byte*>(memory), {&provider_, context});
-  } else {
-    if (errno != 0) return fail_errno(errno, "allocating memory that a peer writes to");
-    auto* const own = static_cast<std::byte*>(std::aligned_alloc(mailbox_bytes, mailbox_bytes));
-    if (own == nullptr) return fail_errno(ENOMEM, "allocating memory that a peer writes to");
-    std::memset(own, 0, mailbox_bytes);
-    peer.mailbox = MailboxMemory(own, {});
-  }
+Result<PeerWritten> Connections::allocate_for_peer(std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  bytes = (bytes + page - 1) / page * page;
+  ibv_context* const context = pd_->context;
+  if (void* const memory = provider_.allocate_memory(context, bytes); memory != nullptr)
+    return PeerWritten(static_cast<std::byte*>(memory), {&provider_, context});
+  if (errno != 0) return fail_errno(errno, "allocating memory that a peer writes to");
+  auto* const own = static_cast<std::byte*>(std::aligned_alloc(page, bytes));
+  if (own == nullptr) return fail_errno(ENOMEM, "allocating memory that a peer writes to");
+  std::memset(own, 0, bytes);
+  return PeerWritten(own, {});
+}
+
+Result<void> Connections::create_mailbox(Peer& peer) {
+  BEELINE_TRY(peer.mailbox, allocate_for_peer(mailbox_bytes));
   BEELINE_TRY(peer.mailbox_region, register_memory(peer.mailbox.get(), mailbox_bytes,
                                                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
   return {};

@@ -283,6 +283,18 @@ void Run::reduce_arrived(Lane& lane, Index index, std::byte* slot) {
     divide(call_.dtype, out, range.size(), schedule_->plan.group_size);
 }
 
+void Run::reduce_here(const Lane& lane, Index index) {
+  const Schedule::Node& at = node(index);
+  const coll::Range range = elements(lane, index);
+  if (range.size() == 0) return;  // and no slot
+  const std::byte* const left = locate(lane, at.step.source, range, at.scratch_writer);
+  const std::byte* const right = locate(lane, at.step.operand, range, at.scratch_writer);
+  std::byte* const out = destination(lane, index);
+  reduce(call_.dtype, call_.redop, left, right, out, range.size());
+  if (call_.redop == RedOp::avg && at.step.completes)
+    divide(call_.dtype, out, range.size(), schedule_->plan.group_size);
+}
+
 void Run::copy(const Lane& lane, Index index) {
   const std::byte* const from = source(lane, index);
   std::byte* const to = destination(lane, index);
@@ -295,7 +307,8 @@ void Run::ready(Lane& lane, Index index) {
   const Step& step = node(index).step;
   if (is_receive(step)) return;  // advance_receives finds it, in its turn
   if (step.kind == StepKind::copy) copy(lane, index);
-  if (step.kind == StepKind::copy || moves_nothing(lane, index))
+  if (step.kind == StepKind::reduce) reduce_here(lane, index);
+  if (step.kind != StepKind::send || moves_nothing(lane, index))
     complete_step(lane, index);
   else
     lane.ready_sends.push_back(index);
@@ -326,8 +339,10 @@ void Run::release(Lane& lane, Index writer) {
 
 coll::Range Run::elements(const Lane& lane, Index index) const {
   const Step& step = node(index).step;
+  // Contributions in scratch are numbered by rank and chunk.
   return geometry_.elements(lane.piece,
-                            step.kind == StepKind::send ? step.source.chunk : step.destination.chunk);
+                            (step.kind == StepKind::send ? step.source.chunk : step.destination.chunk) %
+                                schedule_->plan.chunk_count);
 }
 
 // Only a barrier has messages without data.

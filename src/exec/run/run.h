@@ -82,6 +82,7 @@ class Run {
   Result<void> check_open_invitations() const;
   void arrived(Lane& lane, Index step);
   void reduce_arrived(Lane& lane, Index step, std::byte* slot);
+  void reduce_here(const Lane& lane, Index step);
   void copy(const Lane& lane, Index step);
   void ready(Lane& lane, Index step);
   void complete_step(Lane& lane, Index step);

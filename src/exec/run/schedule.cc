@@ -8,6 +8,11 @@ namespace {
 using coll::Buffer;
 using coll::StepKind;
 
+// What a step reads of scratch: never two chunks of it in the plans that are run so.
+coll::Slice scratch_source(const coll::Step& step) {
+  return step.source.buffer == Buffer::scratch ? step.source : step.operand;
+}
+
 // The last step before `reader` that wrote its scratch source; a verified plan has one.
 std::uint32_t find_writer(const std::vector<Schedule::Node>& nodes, std::uint32_t reader) {
   std::uint32_t writer = reader;
@@ -15,7 +20,7 @@ std::uint32_t find_writer(const std::vector<Schedule::Node>& nodes, std::uint32_
     BEELINE_CHECK(writer != 0);
     --writer;
   } while (!writes_scratch(nodes[writer].step) ||
-           nodes[writer].step.destination != nodes[reader].step.source);
+           nodes[writer].step.destination != scratch_source(nodes[reader].step));
   return writer;
 }
 

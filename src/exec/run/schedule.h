@@ -37,7 +37,9 @@ inline bool writes_scratch(const coll::Step& step) {
   return step.kind != coll::StepKind::send && step.destination.buffer == coll::Buffer::scratch;
 }
 inline bool reads_scratch(const coll::Step& step) {
-  return step.kind != coll::StepKind::receive && step.source.buffer == coll::Buffer::scratch;
+  if (step.kind == coll::StepKind::receive) return false;
+  return step.source.buffer == coll::Buffer::scratch ||
+         (step.kind == coll::StepKind::reduce && step.operand.buffer == coll::Buffer::scratch);
 }
 // Does the data arrive in a staging slot?
 inline bool needs_slot(const coll::Step& step) {

@@ -15,10 +15,11 @@ class Staging {
   static Result<Staging> create(Connections& connections, std::uint32_t slot_bytes) {
     Staging staging;
     staging.slot_bytes_ = slot_bytes;
-    staging.memory_.resize(std::size_t{slot_bytes} * lanes * slots_per_lane);
+    const std::size_t bytes = std::size_t{slot_bytes} * lanes * slots_per_lane;
+    BEELINE_TRY(staging.memory_, connections.allocate_for_peer(bytes));
     staging.used_.resize(std::size_t{lanes} * slots_per_lane, false);
     BEELINE_TRY(staging.region_,
-                connections.register_memory(staging.memory_.data(), staging.memory_.size(),
+                connections.register_memory(staging.memory_.get(), bytes,
                                             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
     return staging;
   }
@@ -34,12 +35,12 @@ class Staging {
   }
   void give_back(std::uint32_t slot) { used_[slot] = false; }
 
-  std::byte* address(std::uint32_t slot) { return memory_.data() + std::size_t{slot} * slot_bytes_; }
+  std::byte* address(std::uint32_t slot) { return memory_.get() + std::size_t{slot} * slot_bytes_; }
   const ibv_mr& region() const { return *region_; }
 
  private:
   std::uint32_t slot_bytes_ = 0;
-  std::vector<std::byte> memory_;
+  PeerWritten memory_;
   std::vector<bool> used_;
   verbs::MemoryRegion region_;  // destroyed before the memory
 };

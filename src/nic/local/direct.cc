@@ -16,6 +16,10 @@ std::uint64_t length_of(std::span<const proto::Sge> sges) {
   return length;
 }
 
+bool is_write(proto::WrOpcode opcode) {
+  return opcode == proto::WrOpcode::write || opcode == proto::WrOpcode::write_imm;
+}
+
 // All into one line-up of bytes, whether from registered memory or not.
 bool gather(std::span<const proto::Sge> sges, bool inline_data, PdId domain, RegionTable& regions,
             std::byte* to) {
@@ -67,10 +71,23 @@ bool LocalLane::execute(QueuePair& qp, const proto::SendWr& request, std::byte* 
   return qp.protocol.complete_direct_write(request, count) == proto::PostResult::ok;
 }
 
-void LocalLane::want(QueuePair& qp, const proto::SendWr& request) {
-  if (request.opcode != proto::WrOpcode::write || qp.local == nullptr || !qp.local->active) return;
+// It is then executed in its turn. Should it be refused or fail, bytes that came to nothing lie in memory
+// that this peer may write to at any time.
+bool LocalLane::place(QueuePair& qp, const proto::SendWr& request, RegionTable& regions) {
+  if (!is_write(request.opcode) || request.inline_data || request.fence) return false;
+  const std::uint64_t length = length_of(request.sges);
+  if (length <= direct_write_bytes || length > most_placed_bytes) return false;
   DirectWrites& direct = qp.local->direct;
-  if (!direct.should_ask(request.rkey) || length_of(request.sges) > direct_write_bytes) return;
+  std::byte* const to = direct.find(request.rkey, request.remote_address, length);
+  if (to == nullptr || !qp.protocol.may_place() || request.sges.size() > qp.protocol.limits().send_sges)
+    return false;
+  return direct.write([&] { return gather(request.sges, false, qp.domain, regions, to); });
+}
+
+void LocalLane::want(QueuePair& qp, const proto::SendWr& request) {
+  if (!is_write(request.opcode) || qp.local == nullptr || !qp.local->active) return;
+  DirectWrites& direct = qp.local->direct;
+  if (!direct.should_ask(request.rkey) || length_of(request.sges) > most_placed_bytes) return;
   direct.note_asked(request.rkey);
   Message want;
   want.kind = Kind::want;
@@ -119,11 +136,12 @@ void LocalLane::handle_grant(const std::shared_ptr<Link>& link, const Message& g
   if (qp == nullptr || !file) return;
   const std::lock_guard lock(qp->mutex);
   const auto number = static_cast<std::uint32_t>(grant.id);
-  if (grant.key != qp->local->direct.asked() || number == 0 || grant.memory_bytes > most_mapped ||
+  if (!qp->local->direct.has_asked(grant.key) || number == 0 || grant.memory_bytes > most_mapped ||
       grant.offset > grant.memory_bytes || grant.bytes > grant.memory_bytes - grant.offset)
     return;
   auto memory = SharedMemory::adopt(std::move(file), grant.memory_bytes);
-  if (memory) qp->local->direct.use(std::move(*memory), number, grant.address, grant.offset, grant.bytes);
+  if (memory)
+    qp->local->direct.use(grant.key, std::move(*memory), number, grant.address, grant.offset, grant.bytes);
 }
 
 // The key is good for nothing any more, so nobody gets a new permission.

@@ -15,20 +15,36 @@ constexpr Duration longest_wait = 1s;
 
 }  // namespace
 
-void DirectWrites::use(SharedMemory memory, std::uint32_t number, std::uint64_t iova, std::uint64_t offset,
-                       std::uint64_t bytes) {
-  memory_ = std::move(memory);
-  memory_.close_file();
-  base_ = static_cast<std::byte*>(memory_.data()) + offset;
-  iova_ = iova;
-  bytes_ = bytes;
-  number_ = number;
+// The oldest makes room.
+void DirectWrites::note_asked(Key rkey) {
+  Window& window = windows_[asks_++ % most_regions];
+  window = {};
+  window.asked = true;
+  window.key = rkey;
+}
+
+void DirectWrites::use(Key rkey, SharedMemory memory, std::uint32_t number, std::uint64_t iova,
+                       std::uint64_t offset, std::uint64_t bytes) {
+  const auto found = std::find_if(windows_.begin(), windows_.end(),
+                                  [&](const Window& window) { return window.asked && window.key == rkey; });
+  if (found == windows_.end()) return;
+  memory.close_file();
+  found->memory = std::move(memory);
+  found->base = static_cast<std::byte*>(found->memory.data()) + offset;
+  found->iova = iova;
+  found->bytes = bytes;
+  found->number = number_ = number;
 }
 
 std::uint32_t DirectWrites::grant(Key key) {
+  if (granted_number_ != 0 && regions_ < most_regions) {
+    granted_[regions_++] = key;
+    return granted_number_;
+  }
   revoke();
   ++last_number_;
-  granted_ = key;
+  granted_ = {key};
+  regions_ = 1;
   granted_number_ = last_number_;
   ours_->open.store(granted_number_);
   return granted_number_;

@@ -12,6 +12,8 @@
 // time lies in such memory, and it is read as what comes from a peer is.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "base/time.h"
@@ -21,8 +23,10 @@
 
 namespace beeline::nic::local {
 
-// Longer ones go through the ring: by then the copying counts, not the way.
+// What is longer goes through the ring, because by then the copying counts and not the way: but without its
+// bytes, which its poster stores in the same manner as long as no lock is held for too long.
 inline constexpr std::uint32_t direct_write_bytes = 4096;
+inline constexpr std::uint32_t most_placed_bytes = 512 * 1024;
 
 class DirectWrites {
  public:
@@ -35,22 +39,22 @@ class DirectWrites {
   // ---- as the writer
 
   // Whether to ask for this region: each is asked for once, and no queue pair asks for ever.
-  bool should_ask(Key rkey) const { return rkey != asked_ && asks_ < most_asks; }
-  void note_asked(Key rkey) {
-    asked_ = rkey;
-    ++asks_;
+  bool should_ask(Key rkey) const { return asks_ < most_asks && !has_asked(rkey); }
+  void note_asked(Key rkey);
+  bool has_asked(Key rkey) const {
+    return std::any_of(windows_.begin(), windows_.end(),
+                       [&](const Window& window) { return window.asked && window.key == rkey; });
   }
-  Key asked() const { return asked_; }
-  // `iova` is what the region begins with, at `offset` in the memory.
-  void use(SharedMemory memory, std::uint32_t number, std::uint64_t iova, std::uint64_t offset,
+  // The memory of a region that was asked for. `iova` is what the region begins with, at `offset` in it.
+  void use(Key rkey, SharedMemory memory, std::uint32_t number, std::uint64_t iova, std::uint64_t offset,
            std::uint64_t bytes);
 
   // Where these bytes of the peer's lie here, or nullptr.
   std::byte* find(Key rkey, std::uint64_t address, std::uint64_t bytes) const {
-    if (number_ == 0 || rkey != asked_ || address < iova_ || bytes > bytes_ ||
-        address - iova_ > bytes_ - bytes)
-      return nullptr;
-    return base_ + (address - iova_);
+    for (const Window& window : windows_)
+      if (window.key == rkey && window.number != 0 && window.number == number_)
+        return window.find(address, bytes);
+    return nullptr;
   }
   // Inside, `store` may write what find() found. False when the gate is closed.
   template <class Store>
@@ -66,31 +70,51 @@ class DirectWrites {
 
   // ---- as the owner
 
-  bool grants(Key key) const { return granted_number_ != 0 && granted_ == key; }
+  bool grants(Key key) const {
+    return granted_number_ != 0 && std::find(granted_.begin(), granted_.end(), key) != granted_.end();
+  }
   // Each permission may cost a wait, so nobody gets many.
   bool may_grant(Key key) const { return !grants(key) && last_number_ < most_grants; }
-  // The number of the new permission, which takes the place of any other.
+  // The number of the permission: that which is in force, as long as it has room for one more region, or a
+  // new one, which takes its place.
   std::uint32_t grant(Key key);
   // Returns when the peer is not inside, or does not leave for longer than any process is kept from running.
   void revoke();
 
-  void abandon_after_fork() { memory_.abandon(); }
+  void abandon_after_fork() {
+    for (Window& window : windows_) window.memory.abandon();
+  }
 
  private:
   static constexpr std::uint32_t most_grants = 4;
   static constexpr std::uint32_t most_asks = 4;
+  // Regions of one permission: one for short messages and one for long ones.
+  static constexpr std::size_t most_regions = 2;
+
+  // A region of the peer's.
+  struct Window {
+    std::byte* find(std::uint64_t address, std::uint64_t count) const {
+      if (address < iova || count > bytes || address - iova > bytes - count) return nullptr;
+      return base + (address - iova);
+    }
+
+    bool asked = false;
+    Key key{};
+    SharedMemory memory;
+    std::byte* base = nullptr;
+    std::uint64_t iova = 0, bytes = 0;
+    std::uint32_t number = 0;  // of its permission; 0: none
+  };
 
   proto::local::DirectGate* ours_ = nullptr;
   proto::local::DirectGate* theirs_ = nullptr;
 
-  Key asked_{};
+  std::array<Window, most_regions> windows_;
   std::uint32_t asks_ = 0;
-  SharedMemory memory_;
-  std::byte* base_ = nullptr;
-  std::uint64_t iova_ = 0, bytes_ = 0;
   std::uint32_t number_ = 0;  // of the permission; 0: none
 
-  Key granted_{};
+  std::array<Key, most_regions> granted_{};
+  std::size_t regions_ = 0;
   std::uint32_t granted_number_ = 0, last_number_ = 0;
 };
 

@@ -17,7 +17,7 @@ using proto::PostResult;
 using proto::WcStatus;
 using proto::WrOpcode;
 
-constexpr std::size_t page_bytes = 4096;
+constexpr std::size_t memory_bytes = 65536;
 
 // Nothing happens on these but by polling.
 std::unique_ptr<Card> open_card(std::uint8_t number) {
@@ -41,15 +41,15 @@ class DirectWrite : public ::testing::Test {
     left_.emplace(*left_card_, options_in(left_domain_));
     right_.emplace(*right_card_, options_in(right_domain_));
     connect(*left_, *right_);
-    page_ = static_cast<std::byte*>(value_of(right_card_->allocate_memory(page_bytes)));
+    memory_ = static_cast<std::byte*>(value_of(right_card_->allocate_memory(memory_bytes)));
     region_ = value_of(
-        right_card_->register_region(right_domain_, page_, page_bytes, address_of(page_), full_access));
+        right_card_->register_region(right_domain_, memory_, memory_bytes, address_of(memory_), full_access));
   }
   void TearDown() override {
     left_.reset();
     right_.reset();
     if (region_.lkey != Key{}) succeeds(right_card_->deregister_region(region_.lkey));
-    EXPECT_TRUE(succeeds(right_card_->free_memory(page_)));
+    EXPECT_TRUE(succeeds(right_card_->free_memory(memory_)));
   }
 
   static std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
@@ -60,14 +60,30 @@ class DirectWrite : public ::testing::Test {
     request.opcode = WrOpcode::write;
     request.signaled = signaled;
     request.inline_data = true;
-    request.remote_address = address_of(page_) + offset;
+    request.remote_address = address_of(memory_) + offset;
     request.rkey = rkey == Key{} ? region_.rkey : rkey;
     request.sges = {&sge, 1};
     return left_card_->post_send(left_->qp(), request);
   }
+  // From the beginning of the other's memory, filled with `fill`.
+  PostResult write_long(std::uint32_t bytes, std::byte fill, std::uint64_t id) {
+    std::memset(left_->memory().data(), static_cast<int>(fill), bytes);
+    const proto::Sge sge = left_->sge(0, bytes);
+    proto::SendWr request;
+    request.wr_id = id;
+    request.opcode = WrOpcode::write_imm;
+    request.signaled = true;
+    request.remote_address = address_of(memory_);
+    request.rkey = region_.rkey;
+    request.sges = {&sge, 1};
+    return left_card_->post_send(left_->qp(), request);
+  }
+  bool holds(std::size_t bytes, std::byte fill) const {
+    return std::all_of(memory_, memory_ + bytes, [&](std::byte byte) { return byte == fill; });
+  }
   std::uint64_t read(std::size_t offset = 0) const {
     std::uint64_t value = 0;
-    std::memcpy(&value, page_ + offset, sizeof value);
+    std::memcpy(&value, memory_ + offset, sizeof value);
     return value;
   }
   void poll() {
@@ -94,7 +110,7 @@ class DirectWrite : public ::testing::Test {
   PdId left_domain_ = value_of(left_card_->create_domain());
   PdId right_domain_ = value_of(right_card_->create_domain());
   std::optional<End> left_, right_;
-  std::byte* page_ = nullptr;
+  std::byte* memory_ = nullptr;
   RegionKeys region_;
 };
 
@@ -131,9 +147,38 @@ TEST_F(DirectWrite, WaitsForWhatWasPostedBefore) {
   ASSERT_NO_FATAL_FAILURE(become_direct());
 }
 
+TEST_F(DirectWrite, TheBytesOfALongOneAreThereWhenPostingReturnsAndItCompletesInItsTurn) {
+  ASSERT_NO_FATAL_FAILURE(become_direct());
+  left_->done.clear();
+  for (std::uint64_t id = 1; id <= 2; ++id) ASSERT_EQ(right_->receive(id, 0, 64), PostResult::ok);
+  ASSERT_EQ(left_->post(WrOpcode::send, 1, 0, 8), PostResult::ok);
+  ASSERT_EQ(write_long(20000, std::byte{0x5A}, 2), PostResult::ok);
+  EXPECT_TRUE(holds(20000, std::byte{0x5A}));
+  EXPECT_TRUE(right_->done.empty());
+  ASSERT_TRUE(until([&] { return left_->done.size() == 2 && right_->done.size() == 2; }, [&] { poll(); }));
+  for (const auto& done : {left_->done, right_->done})
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(done[i].wr_id, i + 1);
+      EXPECT_EQ(done[i].status, WcStatus::success);
+    }
+  const CardCounters left = left_card_->counters(), right = right_card_->counters();
+  EXPECT_EQ(left.local_payload_sent, left.local_payload_stored + right.local_payload_received);
+}
+
+TEST_F(DirectWrite, TheBytesOfALongOneDoNotReachARegionThatIsGone) {
+  ASSERT_NO_FATAL_FAILURE(become_direct());
+  ASSERT_TRUE(succeeds(right_card_->deregister_region(region_.lkey)));
+  std::memset(memory_, 0, memory_bytes);
+  ASSERT_EQ(write_long(20000, std::byte{0x5A}, 1), PostResult::ok);
+  ASSERT_TRUE(fails());
+  EXPECT_TRUE(holds(memory_bytes, std::byte{0}));
+  EXPECT_EQ(left_->done.back().status, WcStatus::remote_access_error);
+  region_ = {};
+}
+
 TEST_F(DirectWrite, IsRefusedOutsideTheRegionAndByOtherKeys) {
   ASSERT_NO_FATAL_FAILURE(become_direct());
-  ASSERT_EQ(write(9, page_bytes - 4), PostResult::ok);
+  ASSERT_EQ(write(9, memory_bytes - 4), PostResult::ok);
   ASSERT_TRUE(fails());
   EXPECT_EQ(left_->done.back().status, WcStatus::remote_access_error);
 }
@@ -141,7 +186,7 @@ TEST_F(DirectWrite, IsRefusedOutsideTheRegionAndByOtherKeys) {
 TEST_F(DirectWrite, DoesNotReachARegionThatIsGone) {
   ASSERT_NO_FATAL_FAILURE(become_direct());
   ASSERT_TRUE(succeeds(right_card_->deregister_region(region_.lkey)));
-  std::memset(page_, 0, page_bytes);
+  std::memset(memory_, 0, memory_bytes);
   ASSERT_EQ(write(9), PostResult::ok);
   ASSERT_TRUE(fails());
   EXPECT_EQ(read(), 0u);
@@ -154,7 +199,7 @@ TEST_F(DirectWrite, DoesNotReachAQueuePairInErrorOrThatIsGone) {
   proto::QpAttr error;
   error.state = proto::QpState::err;
   ASSERT_TRUE(succeeds(right_card_->modify_qp(right_->qp(), error, proto::attr::state, nullptr)));
-  std::memset(page_, 0, page_bytes);
+  std::memset(memory_, 0, memory_bytes);
   ASSERT_EQ(write(9), PostResult::ok);
   EXPECT_EQ(read(), 0u);
   right_->destroy_queue_pair();
@@ -168,7 +213,7 @@ TEST_F(DirectWrite, DoesNotReachWhereTheQueuePairMayNotWriteAnyMore) {
   proto::QpAttr rights;
   rights.access = proto::Access::local_write;
   ASSERT_TRUE(succeeds(right_card_->modify_qp(right_->qp(), rights, proto::attr::access_flags, nullptr)));
-  std::memset(page_, 0, page_bytes);
+  std::memset(memory_, 0, memory_bytes);
   ASSERT_EQ(write(9), PostResult::ok);
   ASSERT_TRUE(fails());
   EXPECT_EQ(read(), 0u);
@@ -209,6 +254,32 @@ TEST(DirectWrites, AWriterThatNeverLeavesIsNotWaitedForForEver) {
   EXPECT_EQ(pair->gates[0].open.load(), 0u);
 }
 
+TEST(DirectWrites, TwoRegionsShareAPermissionAndAThirdTakesTheirPlace) {
+  auto pair = std::make_unique<proto::local::SharedPair>();
+  local::DirectWrites owner, writer;
+  owner.begin(*pair, 0);
+  writer.begin(*pair, 1);
+  const auto share = [&](Key key) {
+    EXPECT_TRUE(writer.should_ask(key));
+    writer.note_asked(key);
+    EXPECT_FALSE(writer.should_ask(key));
+    const std::uint32_t number = owner.grant(key);
+    writer.use(key, value_of(local::SharedMemory::create("test", memory_bytes)), number, 1000, 0, 100);
+    return number;
+  };
+  const std::uint32_t number = share(Key{1});
+  EXPECT_EQ(share(Key{2}), number);
+  EXPECT_NE(writer.find(Key{1}, 1000, 8), nullptr);
+  EXPECT_NE(writer.find(Key{2}, 1000, 8), nullptr);
+  EXPECT_NE(share(Key{3}), number);
+  EXPECT_FALSE(owner.grants(Key{1}) || owner.grants(Key{2}));
+  EXPECT_EQ(writer.find(Key{1}, 1000, 8), nullptr);
+  EXPECT_EQ(writer.find(Key{2}, 1000, 8), nullptr);
+  EXPECT_NE(writer.find(Key{3}, 1000, 8), nullptr);
+  owner.revoke();
+  EXPECT_FALSE(writer.write([] { return true; }));
+}
+
 TEST(DirectWrites, FindNothingBeyondWhatWasGranted) {
   auto pair = std::make_unique<proto::local::SharedPair>();
   local::DirectWrites owner, writer;
@@ -216,9 +287,9 @@ TEST(DirectWrites, FindNothingBeyondWhatWasGranted) {
   writer.begin(*pair, 1);
   writer.note_asked(Key{5});
   EXPECT_EQ(writer.find(Key{5}, 1000, 8), nullptr) << "nothing was granted yet";
-  auto memory = value_of(local::SharedMemory::create("test", page_bytes));
+  auto memory = value_of(local::SharedMemory::create("test", memory_bytes));
   auto* const data = static_cast<std::byte*>(memory.data());
-  writer.use(std::move(memory), owner.grant(Key{5}), 1000, 64, 100);
+  writer.use(Key{5}, std::move(memory), owner.grant(Key{5}), 1000, 64, 100);
   EXPECT_EQ(writer.find(Key{5}, 1000, 100), data + 64);
   EXPECT_EQ(writer.find(Key{5}, 1092, 8), data + 156);
   EXPECT_EQ(writer.find(Key{5}, 1093, 8), nullptr);
@@ -242,9 +313,9 @@ TEST(DirectWrites, FindNothingOutsideThePieceWhateverItBeginsWith) {
     local::DirectWrites writer;
     writer.begin(*pair, 1);
     writer.note_asked(Key{5});
-    auto memory = value_of(local::SharedMemory::create("test", page_bytes));
+    auto memory = value_of(local::SharedMemory::create("test", memory_bytes));
     const std::byte* const piece = static_cast<std::byte*>(memory.data()) + 64;
-    writer.use(std::move(memory), 1, start, 64, 100);
+    writer.use(Key{5}, std::move(memory), 1, start, 64, 100);
     for (int i = 0; i < 20000; ++i) {
       const std::uint64_t bytes = i % 8 == 0 ? random.next() : random.below(128);
       const std::uint64_t address = i % 7 == 0 ? random.next() : start + random.below(256) - 64;

@@ -69,6 +69,8 @@ class LocalLane {
   // Executes a WRITE at once, if that can be done by stores into the peer's memory. Under the queue pair's
   // lock, instead of posting it.
   bool write_directly(QueuePair& qp, const proto::SendWr& request, RegionTable& regions);
+  // Stores the bytes of a long WRITE there before it is posted, if that can be done. Likewise.
+  bool place(QueuePair& qp, const proto::SendWr& request, RegionTable& regions);
   // A WRITE was posted: asks for the region, if it is one that might be written to directly. Likewise.
   void want(QueuePair& qp, const proto::SendWr& request);
   // A region is gone or has changed: nobody writes there directly when this returns.

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint32_t magic = 0x4265654C;  // "BeeL"
 // Of the messages and of what is shared (proto/local/shared_pair.h): whoever has another uses the wire.
-constexpr std::uint8_t version = 3;
+constexpr std::uint8_t version = 4;
 
 }  // namespace
 

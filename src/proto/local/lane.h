@@ -15,6 +15,7 @@ class Lane {
   bool post(TimePoint now);
   // WRITEs past the ring: see Requester.
   bool may_write_directly() const { return requester_.may_write_directly(); }
+  bool may_place() const { return requester_.may_place(); }
   void note_direct(std::uint32_t bytes) { requester_.note_direct(bytes); }
   void complete_directly(std::uint32_t bytes) { requester_.complete_directly(bytes); }
   // After a receive request was posted. True if a request of the peer has waited for it.

@@ -19,12 +19,14 @@ class SharedLane : public ::testing::Test {
       pair.memory(side).add(remote_key, test_domain, remote_base, large, all);
     }
   }
-  PostResult post(int side, WrOpcode opcode, std::uint32_t length, std::uint64_t id = 1) {
+  PostResult post(int side, WrOpcode opcode, std::uint32_t length, std::uint64_t id = 1,
+                  bool placed = false) {
     const Sge sge{local_base, length, local_key};
     SendWr wr;
     wr.wr_id = id;
     wr.opcode = opcode;
     wr.signaled = true;
+    wr.placed = placed;
     wr.remote_address = remote_base;
     wr.rkey = remote_key;
     wr.sges = std::span(&sge, 1);
@@ -122,6 +124,33 @@ TEST_F(SharedLane, AReadOfARegionThatGoesMeanwhileFails) {
   pair.memory(1).find(remote_key)->access = Access::none;
   expect_quiet();
   EXPECT_EQ(outcome(0), (Statuses{{1, WcStatus::remote_operation_error}}));
+}
+
+TEST_F(SharedLane, AWriteWhoseBytesAreInPlaceIsExecutedInItsTurnWithoutThem) {
+  const Sge room{local_base, 100, local_key};
+  ASSERT_EQ(pair.post_recv(1, {7, std::span(&room, 1)}), PostResult::ok);
+  ASSERT_EQ(pair.post_recv(1, {8, std::span(&room, 1)}), PostResult::ok);
+  ASSERT_EQ(post(0, WrOpcode::send, 100, 1), PostResult::ok);
+  ASSERT_EQ(post(0, WrOpcode::write_imm, large, 2, true), PostResult::ok);
+  expect_quiet();
+  EXPECT_EQ(pair.copied_bytes(), 0u);
+  EXPECT_EQ(outcome(0), (Statuses{{1, WcStatus::success}, {2, WcStatus::success}}));
+  EXPECT_EQ(outcome(1), (Statuses{{7, WcStatus::success}, {8, WcStatus::success}}));
+}
+
+TEST_F(SharedLane, BytesInPlaceAreCheckedLikeAnyOthers) {
+  pair.memory(1).find(remote_key)->access = Access::local_write;
+  ASSERT_EQ(post(0, WrOpcode::write_imm, large, 1, true), PostResult::ok);
+  expect_quiet();
+  EXPECT_EQ(outcome(0), (Statuses{{1, WcStatus::remote_access_error}}));
+}
+
+TEST_F(SharedLane, OnlyAWriteHasAPlace) {
+  const Sge room{local_base, large, local_key};
+  ASSERT_EQ(pair.post_recv(1, {7, std::span(&room, 1)}), PostResult::ok);
+  ASSERT_EQ(post(0, WrOpcode::send, large, 1, true), PostResult::ok);
+  expect_quiet();
+  EXPECT_EQ(outcome(0), (Statuses{{1, WcStatus::remote_invalid_request}}));
 }
 
 // The sender's memory may be anything by now: what was copied is delivered to nobody.

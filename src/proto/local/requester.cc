@@ -253,6 +253,9 @@ bool Requester::fill_piece(const SendRequest& request) {
   } else if (is_atomic(request.opcode)) {
     const Operands& operands = operations_.sends().operands(sequence_);
     slot.operands = {operands.compare, operands.swap_or_add};
+  } else if (request.placed) {
+    piece.carry = Carry::placed;
+    piece.bytes = left;
   } else if (direct && reach.peer_reads_ours && piece.offset == 0 && name_sources(request)) {
     piece.carry = Carry::by_source;
     piece.bytes = left;

@@ -45,7 +45,10 @@ class Requester {
   bool may_write_directly() const {
     return operations_.may_begin() && operations_.sends().empty() && filled_ == taken_ && !lost_ && !gone_;
   }
-  // Such a WRITE has been executed, and is worth no entry in the send queue …
+  // Whether the bytes of a WRITE that is about to be posted may be stored where they are to go. It goes
+  // through the ring all the same, in its turn, without them.
+  bool may_place() const { return operations_.may_begin() && !lost_ && !gone_; }
+  // One past the ring has been executed, and is worth no entry in the send queue …
   void note_direct(std::uint32_t bytes) { bytes_stored_ += bytes; }
   // … or, as it has one, is complete.
   void complete_directly(std::uint32_t bytes) {

@@ -68,6 +68,13 @@ class Fetch final : public ByteSource {
   bool broken_ = false;
 };
 
+// Bytes that are where they are to go.
+class InPlace final : public ByteSource {
+ public:
+  bool fetch(MutableBytes) override { return true; }
+  bool is_broken() const override { return false; }
+};
+
 }  // namespace
 
 Responder::Responder(Operations& operations, Direction& requests, const SideLine& theirs, SideLine& ours,
@@ -144,8 +151,9 @@ bool Responder::take_request() {
 
 Responder::Outcome Responder::serve(TimePoint now) {
   if (request_.opcode == WrOpcode::read) return serve_read();
-  if (is_data(request_.opcode))
-    return request_.carry == Carry::by_source ? serve_sourced(now) : serve_data(now);
+  if (is_data(request_.opcode) && request_.carry == Carry::by_source) return serve_sourced(now);
+  if (is_data(request_.opcode) && request_.carry == Carry::placed) return serve_placed(now);
+  if (is_data(request_.opcode)) return serve_data(now);
   if (request_.opcode == WrOpcode::compare_swap || request_.opcode == WrOpcode::fetch_add)
     return serve_atomic();
   return obey(Verdict::nak(NakCode::invalid_request), now);
@@ -201,6 +209,20 @@ Responder::Outcome Responder::serve_sourced(TimePoint now) {
   fetched_ += piece.source_bytes;
   ours_.heartbeat.fetch_add(1, std::memory_order_relaxed);
   return piece.last ? Outcome::done : Outcome::unfinished;
+}
+
+// Whoever claims it of bytes that it has not stored has written what was there before: it may write anything.
+Responder::Outcome Responder::serve_placed(TimePoint now) {
+  Fragment whole = fragment();
+  if (!whole.is_write || !whole.first || !whole.last || request_.bytes != request_.length ||
+      request_.length == 0)
+    return obey(Verdict::nak(NakCode::invalid_request), now);
+  InPlace source;
+  whole.source = &source;
+  whole.source_bytes = request_.bytes;
+  const Verdict verdict = operations_.executor().execute(whole, operations_.attributes().access);
+  if (verdict.kind == Verdict::Kind::ok) bytes_received_ += request_.bytes;
+  return obey(verdict, now);
 }
 
 Responder::Outcome Responder::serve_read() {

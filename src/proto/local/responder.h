@@ -62,6 +62,7 @@ class Responder {
   Outcome serve(TimePoint now);
   Outcome serve_data(TimePoint now);
   Outcome serve_sourced(TimePoint now);
+  Outcome serve_placed(TimePoint now);
   Outcome serve_read();
   Outcome offer();
   Outcome serve_atomic();

@@ -34,6 +34,7 @@ enum class Carry : std::uint8_t {
   in_slot,    // at most piece_bytes
   by_source,  // the slot names where the bytes lie in the requester's process
   by_offer,   // a READ: the responder names where they lie in its own
+  placed,     // a WRITE: the requester has stored them where they are to go (nic/local/direct_writes.h)
 };
 
 namespace flag {

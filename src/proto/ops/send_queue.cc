@@ -106,6 +106,7 @@ PostResult SendQueue::post(const SendWr& wr, std::size_t unpolled) {
   request.solicited = wr.solicited;
   request.fence = wr.fence;
   request.inline_data = wr.inline_data;
+  request.placed = wr.placed;
   if (wr.inline_data) {
     request.inline_bytes = copy_inline(slot, wr.sges);
   } else {

@@ -28,6 +28,7 @@ struct SendRequest {
   bool solicited = false;
   bool fence = false;
   bool inline_data = false;
+  bool placed = false;
 };
 
 // What only few operations have, apart from the request so that this stays small.
