@@ -9,16 +9,27 @@ bool reduces(Operation operation) {
   return operation == Operation::all_reduce || operation == Operation::reduce_scatter;
 }
 
-}  // namespace
-
-Fingerprint fingerprint_of(const Call& call, std::uint64_t sequence, std::uint32_t communicator) {
+// Apart, so that describing a sum, of which there are many that are small, takes no stack.
+[[gnu::noinline]] Fingerprint of_a_move(const Call& call, std::uint64_t sequence,
+                                        std::uint32_t communicator) {
   Fingerprint fingerprint{.sequence = sequence, .operation = call.operation, .communicator = communicator};
   if (call.operation == Operation::barrier) return fingerprint;
   fingerprint.count = call.count;
   fingerprint.dtype = call.dtype;
-  if (reduces(call.operation)) fingerprint.redop = call.redop;
   if (call.operation == Operation::broadcast) fingerprint.root = call.root.value;
   return fingerprint;
+}
+
+}  // namespace
+
+Fingerprint fingerprint_of(const Call& call, std::uint64_t sequence, std::uint32_t communicator) {
+  if (!reduces(call.operation)) return of_a_move(call, sequence, communicator);
+  return {.sequence = sequence,
+          .count = call.count,
+          .operation = call.operation,
+          .dtype = call.dtype,
+          .redop = call.redop,
+          .communicator = communicator};
 }
 
 // FNV-1a (Fowler, Noll, Vo).
