@@ -71,9 +71,7 @@ function(beeline_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} beeline_flags GTest::gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES BEELINE_TEST_CODE ON)
   # Compiling most tests takes longer than running them.
-  if(NOT BEELINE_SANITIZE)
-    target_compile_options(${name} PRIVATE -O1)
-  elseif(ARG_HEAVY)
+  if(ARG_HEAVY OR NOT BEELINE_SANITIZE)
     target_compile_options(${name} PRIVATE -O1)
   endif()
   gtest_discover_tests(${name} TEST_PREFIX "${name}:" DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES

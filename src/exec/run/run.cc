@@ -277,10 +277,7 @@ void Run::reduce_arrived(Lane& lane, Index index, std::byte* slot) {
   const coll::Range range = elements(lane, index);
   const std::byte* own = source(lane, index);
   std::byte* const out = writes_scratch(step) ? slot : destination(lane, index);
-  reduce(call_.dtype, call_.redop, step.peer_first ? slot : own, step.peer_first ? own : slot, out,
-         range.size());
-  if (call_.redop == RedOp::avg && step.completes)
-    divide(call_.dtype, out, range.size(), schedule_->plan.group_size);
+  combine(step, step.peer_first ? slot : own, step.peer_first ? own : slot, out, range.size());
 }
 
 void Run::reduce_here(const Lane& lane, Index index) {
@@ -289,10 +286,14 @@ void Run::reduce_here(const Lane& lane, Index index) {
   if (range.size() == 0) return;  // and no slot
   const std::byte* const left = locate(lane, at.step.source, range, at.scratch_writer);
   const std::byte* const right = locate(lane, at.step.operand, range, at.scratch_writer);
-  std::byte* const out = destination(lane, index);
-  reduce(call_.dtype, call_.redop, left, right, out, range.size());
-  if (call_.redop == RedOp::avg && at.step.completes)
-    divide(call_.dtype, out, range.size(), schedule_->plan.group_size);
+  combine(at.step, left, right, destination(lane, index), range.size());
+}
+
+void Run::combine(const Step& step, const std::byte* left, const std::byte* right, std::byte* out,
+                  std::size_t count) {
+  reduce(call_.dtype, call_.redop, left, right, out, count);
+  if (call_.redop == RedOp::avg && step.completes)
+    divide(call_.dtype, out, count, schedule_->plan.group_size);
 }
 
 void Run::copy(const Lane& lane, Index index) {

@@ -83,6 +83,8 @@ class Run {
   void arrived(Lane& lane, Index step);
   void reduce_arrived(Lane& lane, Index step, std::byte* slot);
   void reduce_here(const Lane& lane, Index step);
+  void combine(const coll::Step& step, const std::byte* left, const std::byte* right, std::byte* out,
+               std::size_t count);
   void copy(const Lane& lane, Index step);
   void ready(Lane& lane, Index step);
   void complete_step(Lane& lane, Index step);
